@@ -302,7 +302,7 @@ pub static SETTINGS: Settings = {
     use Omitted::Neutral;
     use Role::{Cell, Rate, Seed};
     Settings(&[
-        row("dataset", At::Task("dataset"), OneOf(&["listops", "text", "retrieval", "image", "pathfinder"]), Task,
+        row("dataset", At::Task("dataset"), OneOf(&["listops", "text", "retrieval", "image", "pathfinder", "path-x", "path-x-256"]), Task,
             "Task of the Long Range Arena").common()
             .decides(Data).listed(Always("dataset"))
             .shown(column(Empty, "task of the Long Range Arena, or corpus of a text")),
@@ -517,7 +517,7 @@ pub static SETTINGS: Settings = {
         row("data", At::Task("data"), OneOf(&["native", "numpy", "files"]), Task,
             "Source of the examples")
             .more(&[(LABELS, "`native` is the generator of dsf, `numpy` the released one, bit for bit."),
-                (POOLED, "`files` reads the released data, `native` generates listops and pathfinder.")])
+                (POOLED, "`files` reads the released data, `native` generates listops, pathfinder and its larger pictures.")])
             .accepting(&[(LABELS, &["native", "numpy"]), (POOLED, &["native", "files"])])
             .decides(Files)
             .shown(column(Empty, "generator of the examples")),

@@ -73,10 +73,10 @@ pub struct Repository {
     pub models: bool,
 }
 
-const LRA_ABOUT: &str = "in the archive of the Long Range Arena, 7.7 GB with all three of its datasets";
+const LRA_ABOUT: &str = "in the archive of the Long Range Arena, 7.7 GB with all of its datasets";
 
-/// All entries: tasks in the order of [`LraDataset::ALL`], texts in that of [`Corpus::ALL`], then the tokenizer.
-pub const CATALOGUE: [CatalogueEntry; 10] = [
+/// All entries: tasks in the order of [`LraDataset::ALL`] and [`LraDataset::LARGER`], texts in that of [`Corpus::ALL`], then the tokenizer.
+pub const CATALOGUE: [CatalogueEntry; 12] = [
     CatalogueEntry {
         dataset: FetchedDataset::Lra(LraDataset::Listops),
         origin: DatasetOrigin::Lra,
@@ -110,14 +110,9 @@ pub const CATALOGUE: [CatalogueEntry; 10] = [
         about: "CIFAR-10 from its authors, 170 MB",
         licence: "for research; cite Krizhevsky 2009",
     },
-    CatalogueEntry {
-        dataset: FetchedDataset::Lra(LraDataset::Pathfinder),
-        origin: DatasetOrigin::Lra,
-        folder: "lra_release/lra_release/pathfinder32/curv_contour_length_14",
-        parts: &["metadata", "imgs"],
-        about: LRA_ABOUT,
-        licence: "synthetic, can be generated without a download; cite Linsley et al. 2018",
-    },
+    pathfinder(LraDataset::Pathfinder, "lra_release/lra_release/pathfinder32/curv_contour_length_14"),
+    pathfinder(LraDataset::PathX, "lra_release/lra_release/pathfinder128/curv_contour_length_14"),
+    pathfinder(LraDataset::PathX256, "lra_release/lra_release/pathfinder256/curv_contour_length_14"),
     wikitext(
         Corpus::Wikitext103Raw,
         &TWO_SHARDS,
@@ -146,6 +141,18 @@ const TWO_SHARDS: [&str; 4] = [
     "validation-00000-of-00001.parquet",
     "test-00000-of-00001.parquet",
 ];
+
+/// Entry of the hard set of Pathfinder at one size.
+const fn pathfinder(dataset: LraDataset, folder: &'static str) -> CatalogueEntry {
+    CatalogueEntry {
+        dataset: FetchedDataset::Lra(dataset),
+        origin: DatasetOrigin::Lra,
+        folder,
+        parts: &["metadata", "imgs"],
+        about: LRA_ABOUT,
+        licence: "synthetic, can be generated without a download; cite Linsley et al. 2018",
+    }
+}
 
 /// Entry of a text whose folder has the same name on the hub and below the data root.
 const fn wikitext(corpus: Corpus, parts: &'static [&'static str], about: &'static str) -> CatalogueEntry {
@@ -224,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_catalogue_has_every_dataset_once_and_in_order() {
-        let lra = LraDataset::ALL.map(FetchedDataset::Lra);
+        let lra = LraDataset::ALL.into_iter().chain(LraDataset::LARGER).map(FetchedDataset::Lra).collect::<Vec<_>>();
         let text = Corpus::ALL.map(FetchedDataset::Wikitext);
         let all = [&lra[..], &text[..4], &[FetchedDataset::GptNeox]].concat();
         assert_eq!({ CATALOGUE }.map(|e| e.dataset).to_vec(), all);

@@ -55,6 +55,9 @@ struct Pathfinder {
     /// Number of paddles of the long paths, 3 to 14; released levels have 6, 9 and 14 [default: 14].
     #[arg(long, value_name = "N")]
     contour_length: Option<usize>,
+    /// Side of the pictures in pixels: 32, 128 as in Path-X, or 256.
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    side: usize,
     #[command(flatten)]
     place: OutputFiles,
 }
@@ -150,10 +153,13 @@ fn pictures(given: &Pathfinder) -> Result<LraConfig> {
         (10..=10_000_000).contains(&n) && n.is_multiple_of(10),
         flag "--examples" = n, "must be a multiple of 10 up to 10000000");
     let sizes = [n - 2 * (n / 10), n / 10, n / 10];
-    Ok(LraConfig {
-        contour_length: given.contour_length,
-        ..LraConfig::of(LraDataset::Pathfinder, Generator::Native, sizes)
-    })
+    let dataset = match given.side {
+        32 => LraDataset::Pathfinder,
+        128 => LraDataset::PathX,
+        256 => LraDataset::PathX256,
+        other => refuse!(flag "--side" = other, "must be 32, 128 or 256"),
+    };
+    Ok(LraConfig { contour_length: given.contour_length, ..LraConfig::of(dataset, Generator::Native, sizes) })
 }
 
 /// Writes the examples of `config` in the format of the released files.

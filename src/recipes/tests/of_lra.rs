@@ -59,7 +59,7 @@ fn released_configs_have_as_many_parameters_as_they_should() {
 
 #[test]
 fn every_mixer_makes_a_classifier_of_every_dataset_under_every_protocol() {
-    for dataset in LraDataset::ALL {
+    for dataset in LraDataset::ALL.into_iter().chain([LraDataset::PathX]) {
         for entry in MIXERS {
             for protocol in ["reference", "paper", "matched"] {
                 for preset in ["paper", "quick", "smoke"] {
@@ -81,7 +81,7 @@ fn every_mixer_makes_a_classifier_of_every_dataset_under_every_protocol() {
 
 #[test]
 fn the_full_preset_has_the_official_sizes() {
-    for dataset in LraDataset::ALL {
+    for dataset in LraDataset::ALL.into_iter().chain(LraDataset::LARGER) {
         let run = lra(&[("dataset", dataset.name())]);
         let task = arena(&run);
         let examples = [task.train_examples, task.val_examples, task.test_examples];

@@ -46,7 +46,7 @@ fn what_this_version_does_not_know_has_no_preset() {
     assert_eq!(presets_of(&known).len(), 3);
     let unknown: [fn(&mut Record); 5] = [
         |r| r.set(Column::MIXER, "telepathy"),
-        |r| r.set(Column::DATASET, "path-x"),
+        |r| r.set(Column::DATASET, "sudoku"),
         |r| r.set(Column::PROTOCOL, "mine"),
         |r| r.set(Column::DATA, "dreamt"),
         |r| r.set(Column::TASK, "go"),

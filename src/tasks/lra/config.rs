@@ -15,7 +15,7 @@ pub struct LraConfig {
     /// Digest of the files that are read; `None` for generated data, and until the files have been looked up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_digest: Option<String>,
-    /// Number of paddles of each long path of Pathfinder; `None` for other tasks and for the hard set.
+    /// Number of paddles of each long path of Pathfinder, at any size; `None` for other tasks and for the hard set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contour_length: Option<usize>,
     /// Seed of generated examples; without effect for files.
@@ -32,7 +32,7 @@ pub struct LraConfig {
     pub test_examples: usize,
 }
 
-/// Tasks of Table 3.
+/// Tasks of Table 3, and Pathfinder on larger pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum LraDataset {
@@ -46,6 +46,14 @@ pub enum LraDataset {
     Image,
     /// Two discs among dashed paths, 32 x 32 pixels; does one path connect them?
     Pathfinder,
+    /// Path-X: the same on 128 x 128 pixels.
+    #[serde(rename = "path-x")]
+    #[value(name = "path-x")]
+    PathX,
+    /// The same on 256 x 256 pixels.
+    #[serde(rename = "path-x-256")]
+    #[value(name = "path-x-256")]
+    PathX256,
 }
 
 impl LraConfig {
@@ -82,8 +90,10 @@ impl LraConfig {
 pub const HARD_CONTOUR: usize = 14;
 
 impl LraDataset {
-    /// All tasks, in the order of Table 3.
+    /// The tasks of Table 3, in its order.
     pub const ALL: [Self; 5] = [Self::Listops, Self::Text, Self::Retrieval, Self::Image, Self::Pathfinder];
+    /// Pathfinder on larger pictures.
+    pub const LARGER: [Self; 2] = [Self::PathX, Self::PathX256];
 
     /// Name as typed and as written in rows.
     pub fn name(self) -> &'static str {
@@ -93,6 +103,22 @@ impl LraDataset {
             Self::Retrieval => "retrieval",
             Self::Image => "image",
             Self::Pathfinder => "pathfinder",
+            Self::PathX => "path-x",
+            Self::PathX256 => "path-x-256",
+        }
+    }
+
+    /// Whether examples are pictures of paths, of any size.
+    pub fn has_paths(self) -> bool {
+        matches!(self, Self::Pathfinder | Self::PathX | Self::PathX256)
+    }
+
+    /// Side of the pictures in pixels.
+    pub fn side(self) -> usize {
+        match self {
+            Self::PathX => 128,
+            Self::PathX256 => 256,
+            _ => 32,
         }
     }
 
@@ -100,7 +126,7 @@ impl LraDataset {
     pub fn classes(self) -> usize {
         match self {
             Self::Listops | Self::Image => 10,
-            Self::Text | Self::Retrieval | Self::Pathfinder => 2,
+            Self::Text | Self::Retrieval | Self::Pathfinder | Self::PathX | Self::PathX256 => 2,
         }
     }
 
@@ -115,7 +141,7 @@ impl LraDataset {
 
     /// Whether examples are pictures: all of one length, with gray values as tokens.
     pub fn is_picture(self) -> bool {
-        matches!(self, Self::Image | Self::Pathfinder)
+        self == Self::Image || self.has_paths()
     }
 
     /// Scale and shift of a token t as a number, `scale t + shift`: gray values are centred about 0, other ids
@@ -124,7 +150,7 @@ impl LraDataset {
         match self {
             Self::Listops | Self::Text | Self::Retrieval => (1.0, 0.0),
             Self::Image => (1.0 / 61.0, -122.6 / 61.0),
-            Self::Pathfinder => (2.0 / 255.0, -1.0),
+            Self::Pathfinder | Self::PathX | Self::PathX256 => (2.0 / 255.0, -1.0),
         }
     }
 
@@ -134,7 +160,7 @@ impl LraDataset {
             Self::Listops => 18,
             Self::Text => 134,
             Self::Retrieval => 98,
-            Self::Image | Self::Pathfinder => 256,
+            Self::Image | Self::Pathfinder | Self::PathX | Self::PathX256 => 256,
         }
     }
 
@@ -143,7 +169,7 @@ impl LraDataset {
         match self {
             Self::Listops => 2048,
             Self::Text | Self::Retrieval => 4096,
-            Self::Image | Self::Pathfinder => 1024,
+            Self::Image | Self::Pathfinder | Self::PathX | Self::PathX256 => self.side() * self.side(),
         }
     }
 
@@ -154,12 +180,12 @@ impl LraDataset {
             Self::Text => [25_000, 0, 25_000],
             Self::Retrieval => [147_086, 18_090, 17_437],
             Self::Image => [45_000, 5_000, 10_000],
-            Self::Pathfinder => [160_000, 20_000, 20_000],
+            Self::Pathfinder | Self::PathX | Self::PathX256 => [160_000, 20_000, 20_000],
         }
     }
 
     /// Whether this program can generate the task.
     pub fn can_be_generated(self) -> bool {
-        matches!(self, Self::Listops | Self::Pathfinder)
+        self == Self::Listops || self.has_paths()
     }
 }

@@ -42,6 +42,8 @@ fn folders(dataset: LraDataset) -> (&'static str, &'static [&'static str]) {
         LraDataset::Retrieval => ("aan", &["tsv_data"]),
         LraDataset::Image => ("cifar", &["cifar-10-batches-bin", "plain_text"]),
         LraDataset::Pathfinder => ("pathfinder", &["pathfinder32"]),
+        LraDataset::PathX => ("pathfinder", &["pathfinder128"]),
+        LraDataset::PathX256 => ("pathfinder", &["pathfinder256"]),
     }
 }
 
@@ -80,11 +82,11 @@ pub(super) fn find(dataset: LraDataset, contour_length: usize, dir: &Path) -> Re
         LraDataset::Text => &[&PARQUET, &REVIEWS],
         LraDataset::Retrieval => &[&PAIRS],
         LraDataset::Image => &[&BATCHES, &PARQUET],
-        LraDataset::Pathfinder => &[&[level.as_str()]],
+        LraDataset::Pathfinder | LraDataset::PathX | LraDataset::PathX256 => &[&[level.as_str()]],
     };
     let mut found = forms.iter().filter_map(|names| look(dir, dataset, names));
     match (found.next(), dataset) {
-        (Some(folder), LraDataset::Pathfinder) => Ok(folder.join(level)),
+        (Some(folder), dataset) if dataset.has_paths() => Ok(folder.join(level)),
         (Some(folder), _) => Ok(folder),
         (None, _) => Err(missing(dir, dataset, forms[0])),
     }
@@ -105,7 +107,11 @@ fn missing(dir: &Path, dataset: LraDataset, names: &[&str]) -> Error {
         }
     };
     let generate = if dataset.can_be_generated() {
-        format!("generate data of the same kind with `dsf data generate {name}`, ")
+        let what = match dataset.side() {
+            larger @ (128 | 256) => format!("pathfinder --side {larger}"),
+            _ => name.to_owned(),
+        };
+        format!("generate data of the same kind with `dsf data generate {what}`, ")
     } else {
         String::new()
     };

@@ -79,7 +79,8 @@ impl Task for LraConfig {
 
     fn check(&self) -> Result<()> {
         match (self.data, self.dataset) {
-            (Generator::Files, _) | (Generator::Native, LraDataset::Pathfinder) => {}
+            (Generator::Files, _) => {}
+            (Generator::Native, dataset) if dataset.has_paths() => {}
             (Generator::Native, LraDataset::Listops) => listops::check_generated(self)?,
             (Generator::Native, other) => {
                 refuse!(flag "--data" = "native", "{} cannot be generated; give --data files", other.name())
@@ -117,7 +118,7 @@ impl Task for LraConfig {
             LraDataset::Text => text::sources(&folder)?,
             LraDataset::Retrieval => files::named(&folder, &files::PAIRS),
             LraDataset::Image => image::sources(&folder),
-            LraDataset::Pathfinder => pathfinder::sources(&folder)?,
+            LraDataset::Pathfinder | LraDataset::PathX | LraDataset::PathX256 => pathfinder::sources(&folder)?,
         };
         Ok(Some(sources))
     }
@@ -129,10 +130,7 @@ pub type LraSplits = TrainValTest<Documents>;
 /// Returns the folder below `dir` that holds files of `dataset`, in any form that [`load`] reads. Parquet files of
 /// pictures are not considered, because they have the same names as those of the reviews.
 pub fn found(dataset: LraDataset, dir: &Path) -> Option<PathBuf> {
-    let levels: &[usize] = match dataset {
-        LraDataset::Pathfinder => &[14, 9, 6],
-        _ => &[HARD_CONTOUR],
-    };
+    let levels: &[usize] = if dataset.has_paths() { &[14, 9, 6] } else { &[HARD_CONTOUR] };
     let mut found = levels.iter().filter_map(|level| files::find(dataset, *level, dir).ok());
     found.find(|folder| dataset != LraDataset::Image || files::has(folder, &files::BATCHES))
 }
@@ -146,8 +144,8 @@ pub fn load(config: &LraConfig, data_dir: Option<&Path>) -> Result<LraSplits> {
     config.check()?;
     if config.data == Generator::Native {
         return match config.dataset {
-            LraDataset::Pathfinder => Ok(pathfinder::generated(config)),
-            _ => listops::generated(config),
+            LraDataset::Listops => listops::generated(config),
+            _ => Ok(pathfinder::generated(config)),
         };
     }
     let dir = &root(data_dir)?;
@@ -156,15 +154,15 @@ pub fn load(config: &LraConfig, data_dir: Option<&Path>) -> Result<LraSplits> {
         LraDataset::Text => text::load(config, dir),
         LraDataset::Retrieval => retrieval::load(config, dir),
         LraDataset::Image => image::load(config, dir),
-        LraDataset::Pathfinder => pathfinder::load(config, dir),
+        LraDataset::Pathfinder | LraDataset::PathX | LraDataset::PathX256 => pathfinder::load(config, dir),
     }
 }
 
 /// Folder of the files of a generated task under a data folder.
 pub fn generated_folder(config: &LraConfig) -> PathBuf {
     match config.dataset {
-        LraDataset::Pathfinder => pathfinder::folder(config),
-        _ => "listops".into(),
+        LraDataset::Listops => "listops".into(),
+        _ => pathfinder::folder(config),
     }
 }
 
@@ -172,8 +170,8 @@ pub fn generated_folder(config: &LraConfig) -> PathBuf {
 /// `progress` receives the number of examples finished since its last call.
 pub fn write_generated(config: &LraConfig, folder: &Path, progress: &mut dyn FnMut(usize) -> Result<()>) -> Result<()> {
     match config.dataset {
-        LraDataset::Pathfinder => pathfinder::write(config, folder, progress),
-        _ => listops::write(config, folder, progress),
+        LraDataset::Listops => listops::write(config, folder, progress),
+        _ => pathfinder::write(config, folder, progress),
     }
 }
 
@@ -194,19 +192,20 @@ fn check_sizes(config: &LraConfig) -> Result<()> {
     let (dataset, name, seq_len) = (config.dataset, config.dataset.name(), config.seq_len);
     if let Some(paddles) = config.contour_length {
         ensure!(
-            dataset == LraDataset::Pathfinder,
+            dataset.has_paths(),
             flag "--contour-length", "is a setting of Pathfinder; leave it out with --dataset {name}");
         ensure!(
             CONTOURS.contains(&paddles),
             flag "--contour-length" = paddles, "must be {} to {} paddles; the released levels have 6, 9 and 14", CONTOURS.start(), CONTOURS.end());
     }
     if dataset.is_picture() {
+        let side = dataset.side();
         let sizes = [("--seq-len", seq_len, dataset.seq_len()), ("--vocab-size", config.vocab_size, 256)];
         for (flag, size, fixed) in sizes {
             ensure!(
                 size == fixed,
                 flag(flag) = size,
-                "{name} has 32 x 32 pixels with 256 gray values, so this is always {fixed}: leave it out"
+                "{name} has {side} x {side} pixels with 256 gray values, so this is always {fixed}: leave it out"
             );
         }
     } else {

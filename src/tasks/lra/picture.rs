@@ -1,20 +1,21 @@
-//! PNG pictures of 32 x 32 pixels.
+//! Square PNG pictures.
 
 use png::{BitDepth, ColorType, Decoder, Limits};
 use std::io::Cursor;
 
-/// Side in pixels.
+/// Side in pixels of most pictures.
 pub(super) const SIDE: u32 = 32;
 
-/// Number of pixels, L.
+/// Number of their pixels, L.
 pub(super) const PIXELS: usize = (SIDE * SIDE) as usize;
 
 /// Memory limit for chunks other than the pixels.
 const LIMITS: Limits = Limits { bytes: 1 << 18 };
 
-/// Decodes the channels of a picture's pixels, row by row: 1,024 values for [`ColorType::Grayscale`], 3,072 for
-/// [`ColorType::Rgb`]. Fails with the expected and the found format, to be printed after the file's name.
-pub(super) fn decode(bytes: &[u8], color: ColorType) -> Result<Vec<u8>, String> {
+/// Decodes the channels of the pixels of a picture of `side` x `side` pixels, row by row: one value for each with
+/// [`ColorType::Grayscale`], three with [`ColorType::Rgb`]. Fails with the expected and the found format, to be printed
+/// after the file's name.
+pub(super) fn decode(bytes: &[u8], side: u32, color: ColorType) -> Result<Vec<u8>, String> {
     let damaged = |why: png::DecodingError| format!("a damaged PNG ({why})");
     let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), LIMITS);
     decoder.set_ignore_text_chunk(true);
@@ -22,14 +23,14 @@ pub(super) fn decode(bytes: &[u8], color: ColorType) -> Result<Vec<u8>, String> 
     // The header is checked before anything is allocated for the pixels.
     let header = decoder.read_header_info().map_err(damaged)?;
     let found = (header.width, header.height, header.bit_depth, header.color_type);
-    let expected = (SIDE, SIDE, BitDepth::Eight, color);
+    let expected = (side, side, BitDepth::Eight, color);
     if found != expected {
         let [found, expected] = [found, expected]
             .map(|(width, height, depth, color)| format!("{width} x {height} pixels, {color:?}, {} bits", depth as u8));
         return Err(format!("expected a PNG of {expected}; found {found}"));
     }
     let mut reader = decoder.read_info().map_err(damaged)?;
-    let mut pixels = vec![0; PIXELS * color.samples()];
+    let mut pixels = vec![0; (side * side) as usize * color.samples()];
     let frame = reader.next_frame(&mut pixels).map_err(damaged)?;
     if frame.buffer_size() != pixels.len() {
         return Err("a damaged PNG (its first frame is smaller than the picture)".to_owned());
@@ -61,7 +62,7 @@ mod tests {
         for color in [ColorType::Grayscale, ColorType::Rgb] {
             let bytes = encode(SIDE, color, |i| (i * 7) as u8);
             let values: Vec<u8> = (0..PIXELS * color.samples()).map(|i| (i * 7) as u8).collect();
-            assert_eq!(decode(&bytes, color).unwrap(), values);
+            assert_eq!(decode(&bytes, SIDE, color).unwrap(), values);
         }
     }
 
@@ -69,7 +70,7 @@ mod tests {
     fn another_size_or_colour_is_refused_by_what_was_found() {
         let of = |side, color| {
             let bytes = encode(side, color, |_| 0);
-            decode(&bytes, ColorType::Grayscale).unwrap_err()
+            decode(&bytes, SIDE, ColorType::Grayscale).unwrap_err()
         };
         let size = of(33, ColorType::Grayscale);
         assert!(size.contains("found 33 x 33 pixels"), "{size}");
@@ -89,13 +90,13 @@ mod tests {
 
     #[test]
     fn a_huge_declared_size_is_refused_by_its_header() {
-        let message = decode(&declaring(0x7FFF_FFFF), ColorType::Grayscale).unwrap_err();
+        let message = decode(&declaring(0x7FFF_FFFF), SIDE, ColorType::Grayscale).unwrap_err();
         assert!(message.contains("found 2147483647 x 32 pixels"), "{message}");
     }
 
     #[test]
     fn text_is_a_damaged_picture() {
-        let message = decode(b"<html>not found</html>", ColorType::Rgb).unwrap_err();
+        let message = decode(b"<html>not found</html>", SIDE, ColorType::Rgb).unwrap_err();
         assert!(message.starts_with("a damaged PNG"), "{message}");
     }
 
@@ -111,7 +112,7 @@ mod tests {
                 bytes[at] = value;
             }
             bytes.truncate(bytes.len().saturating_sub(cut));
-            match decode(&bytes, ColorType::Grayscale) {
+            match decode(&bytes, SIDE, ColorType::Grayscale) {
                 Ok(pixels) => prop_assert_eq!(pixels.len(), PIXELS),
                 Err(message) => prop_assert!(message.contains("PNG"), "{}", message),
             }

@@ -48,6 +48,29 @@ fn pathfinder_is_written_as_the_released_folders() {
 }
 
 #[test]
+fn path_x_is_written_trained_on_and_refused_at_other_sizes() {
+    let world = World::new();
+    let said = world.dsf("data generate pathfinder --side 128 --data-dir d --examples 10").ok();
+    assert!(said.contains("dsf lra --dataset path-x --data files"), "{said}");
+    let level = world.path("d/pathfinder/pathfinder128/curv_contour_length_14");
+    let table = fs::read_to_string(level.join("metadata/0.npy")).unwrap();
+    let margin = |line: &str| line.split(' ').nth(9).unwrap().to_owned();
+    assert!(table.lines().all(|line| ["2", "3"].contains(&margin(line).as_str())), "{table}");
+    assert!(table.lines().all(|line| line.contains(" 1.8 14 4 5 1.5 ")), "{table}");
+    let sizes = "--train-examples 8 --val-examples 1 --test-examples 1 --epochs 1";
+    let line = format!("lra --preset smoke --dataset path-x --mixer s6 --data files --data-dir d {sizes}");
+    world.dsf(&line).ok();
+    let smaller =
+        fs::read(world.path("d/pathfinder/pathfinder128/curv_contour_length_14/imgs/0/sample_3.png")).unwrap();
+    world.dsf("data generate pathfinder --data-dir small --examples 10").ok();
+    let other = world.path("small/pathfinder/pathfinder32/curv_contour_length_14/imgs/0/sample_3.png");
+    fs::write(&other, smaller).unwrap();
+    let line = format!("lra --preset smoke --dataset pathfinder --mixer s6 --data files --data-dir small {sizes}");
+    world.fails(&line, "data").names(&["expected a PNG of 32 x 32 pixels", "found 128 x 128 pixels"]);
+    world.fails("data generate pathfinder --side 64 --examples 10", "refused").names(&["32, 128 or 256"]);
+}
+
+#[test]
 fn what_is_there_is_replaced_by_force_alone() {
     let world = World::new();
     world.dsf(LISTOPS).ok();

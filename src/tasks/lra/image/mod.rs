@@ -2,7 +2,7 @@
 
 use super::files::{self, BATCHES, PARQUET};
 use super::parts::{first, permutation, tenth};
-use super::picture::{self, PIXELS};
+use super::picture::{self, PIXELS, SIDE};
 use super::{Documents, LraConfig, LraDataset, LraSplits, Sources};
 use crate::error::{Error, Position, Result};
 use crate::files::read_bytes;
@@ -82,7 +82,7 @@ fn read_batch(path: &Path, examples: &mut Documents) -> Result<()> {
 fn read_parquet(path: &Path) -> Result<Documents> {
     let rows = parquet::rows(path, "img.bytes")?;
     let pictures: Vec<Result<Vec<u8>, String>> =
-        rows.par_iter().map(|(png, _)| picture::decode(png, ColorType::Rgb)).collect();
+        rows.par_iter().map(|(png, _)| picture::decode(png, SIDE, ColorType::Rgb)).collect();
     let mut examples = Documents::new(1);
     for (number, (colors, (_, label))) in pictures.into_iter().zip(rows).enumerate() {
         let label = check_label(label, path, number as u64)?;

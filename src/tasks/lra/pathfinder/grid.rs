@@ -1,12 +1,5 @@
 //! Grid of a picture's cells, and occupancy masks over it.
 
-/// Side of a picture in pixels.
-pub(super) const SIDE: usize = crate::tasks::lra::picture::SIDE as usize;
-/// Number of pixels of a picture.
-pub(super) const CELLS: usize = SIDE * SIDE;
-/// Length of a paddle, and margin before and after it, in pixels.
-pub(super) const LENGTH: i32 = 2;
-pub(super) const MARGIN: i32 = 1;
 /// Level above which a cell counts as occupied when a first paddle is placed: 0.3 of 255.
 const TAKEN: u8 = 76;
 
@@ -32,59 +25,63 @@ impl PixelCell {
         Self { y: self.y + dy, x: self.x + dx }
     }
 
-    /// Index in a picture; `None` outside.
-    pub fn cell(self) -> Option<usize> {
+    /// Index in a picture of `side` x `side` cells; `None` outside.
+    pub fn cell(self, side: usize) -> Option<usize> {
         // This runs for every cell of every stencil: negative numbers become large ones, so that one comparison checks
         // both edges.
         let (y, x) = (self.y as u32 as usize, self.x as u32 as usize);
-        (y < SIDE && x < SIDE).then_some(y * SIDE + x)
+        (y < side && x < side).then_some(y * side + x)
     }
 
-    /// All cells of a picture, row by row.
-    pub fn all() -> impl Iterator<Item = Self> {
-        let side = SIDE as i32;
+    /// All cells of a picture of `side` x `side` cells, row by row.
+    pub fn all(side: usize) -> impl Iterator<Item = Self> {
+        let side = side as i32;
         (0..side).flat_map(move |y| (0..side).map(move |x| Self { y, x }))
     }
 }
 
 /// Occupancy of the cells of a picture, from 0 to 255.
 #[derive(Clone)]
-pub(super) struct Mask([u8; CELLS]);
+pub(super) struct Mask {
+    side: usize,
+    levels: Vec<u8>,
+}
 
 impl Mask {
-    /// Mask on which only a frame of `width` cells on every side is occupied.
-    pub fn framed(width: usize) -> Self {
-        let mut mask = Self([0; CELLS]);
+    /// Mask of `side` x `side` cells, of which only a frame of `width` cells on every side is occupied.
+    pub fn framed(side: usize, width: usize) -> Self {
+        let mut mask = Self { side, levels: vec![0; side * side] };
         mask.add_frame(width);
         mask
     }
 
     /// Occupies `width` cells on every side.
     pub fn add_frame(&mut self, width: usize) {
-        for (y, row) in self.0.chunks_exact_mut(SIDE).enumerate() {
-            if y < width || y >= SIDE - width {
+        let side = self.side;
+        for (y, row) in self.levels.chunks_exact_mut(side).enumerate() {
+            if y < width || y >= side - width {
                 row.fill(u8::MAX);
             } else {
                 row[..width].fill(u8::MAX);
-                row[SIDE - width..].fill(u8::MAX);
+                row[side - width..].fill(u8::MAX);
             }
         }
     }
 
     /// Occupancy of the cell at `point`; `None` outside.
     pub fn at(&self, point: PixelCell) -> Option<u8> {
-        point.cell().map(|cell| self.0[cell])
+        point.cell(self.side).map(|cell| self.levels[cell])
     }
 
     /// Raises the occupancy of the cell at `point` to at least `level`.
     pub fn raise(&mut self, point: PixelCell, level: u8) {
-        if let Some(cell) = point.cell() {
-            self.0[cell] = self.0[cell].max(level);
+        if let Some(cell) = point.cell(self.side) {
+            self.levels[cell] = self.levels[cell].max(level);
         }
     }
 
     pub fn free(&self) -> usize {
-        self.0.iter().filter(|level| **level <= TAKEN).count()
+        self.levels.iter().filter(|level| **level <= TAKEN).count()
     }
 
     /// Highest occupancy of the cells at `offsets` from `point`.
@@ -94,6 +91,8 @@ impl Mask {
 
     /// Cells for which all of `offsets` from them are free.
     pub fn room_for(&self, offsets: &[(i32, i32)]) -> Vec<PixelCell> {
-        PixelCell::all().filter(|point| self.highest(*point, offsets) <= TAKEN).collect()
+        let is_free =
+            |point: PixelCell| offsets.iter().all(|&o| self.at(point.moved(o)).is_none_or(|level| level <= TAKEN));
+        PixelCell::all(self.side).filter(|point| is_free(*point)).collect()
     }
 }

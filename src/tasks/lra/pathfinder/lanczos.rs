@@ -2,8 +2,10 @@
 //! intermediate picture of 8 bits between its two passes, as in image libraries.
 
 use std::f64::consts::PI;
+use std::ops::Range;
 
-const LOBES: f64 = 3.0;
+/// Lobes of the filter: half of its width in pixels of the reduced picture.
+pub(super) const LOBES: f64 = 3.0;
 
 /// Filter from squares of side `from` to squares of side `to`.
 pub(super) struct Reduction {
@@ -19,16 +21,24 @@ impl Reduction {
         Self { from, to, windows }
     }
 
-    /// Reduces (from, from) levels to (to, to) levels, row-major: first along rows, then along columns.
+    /// Reduces (from, from) levels to (to, to) levels, row-major.
     pub fn apply(&self, levels: &[u8]) -> Vec<u8> {
-        let (from, to) = (self.from, self.to);
-        let mut narrow = Vec::with_capacity(from * to);
-        for row in levels.chunks_exact(from) {
-            narrow.extend(self.windows.iter().map(|w| weighted(w, |i| row[i])));
+        self.part(0..self.to, 0..self.to, |y, x| levels[y * self.from + x])
+    }
+
+    /// Some rows and columns of the reduced picture, for the levels of the large one by row and column: first along rows,
+    /// then along columns.
+    pub fn part(&self, rows: Range<usize>, columns: Range<usize>, level: impl Fn(usize, usize) -> u8) -> Vec<u8> {
+        let (rows, columns) = (&self.windows[rows], &self.windows[columns]);
+        let first = rows.first().map_or(0, |(first, _)| *first);
+        let end = rows.last().map_or(0, |(last, weights)| last + weights.len());
+        let mut narrow = Vec::with_capacity((end - first) * columns.len());
+        for y in first..end {
+            narrow.extend(columns.iter().map(|w| weighted(w, |x| level(y, x))));
         }
-        let mut reduced = Vec::with_capacity(to * to);
-        for window in &self.windows {
-            reduced.extend((0..to).map(|x| weighted(window, |y| narrow[y * to + x])));
+        let mut reduced = Vec::with_capacity(rows.len() * columns.len());
+        for window in rows {
+            reduced.extend((0..columns.len()).map(|x| weighted(window, |y| narrow[(y - first) * columns.len() + x])));
         }
         reduced
     }

@@ -1,4 +1,5 @@
-//! Pathfinder-32 (Linsley et al. 2018; Houtkamp and Roelfsema 2010) in the format of the released archive: pictures in
+//! Pathfinder (Linsley et al. 2018; Houtkamp and Roelfsema 2010) on 32 x 32 pixels, on 128 x 128 (Path-X) and on
+//! 256 x 256, in the format of the released archive: pictures in
 //! numbered folders, and one text file per folder that lists their labels; and generated pictures in the same format.
 
 mod grid;
@@ -6,9 +7,10 @@ mod lanczos;
 mod scene;
 mod snake;
 mod stencil;
+mod style;
 
 use super::parts::{first, permutation, tenth};
-use super::picture::{self, SIDE};
+use super::picture;
 use super::{files, Documents, LraConfig, LraDataset, LraSplits, Sources};
 use crate::error::{Error, Position, Result};
 use crate::files::{is_hidden, read_bytes, BOM};
@@ -19,8 +21,9 @@ use std::fmt::Write;
 use std::fs;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
+use style::PictureStyle;
 
-/// Number of pictures decoded before they are appended to the split.
+/// Number of pictures decoded or drawn before they are appended to the split.
 const AT_ONCE: usize = 4096;
 
 /// Number of pictures per written folder.
@@ -40,13 +43,13 @@ struct ListedPicture {
 /// before, with a warning. Fails with the file and line if a file is missing or invalid, and if there are fewer
 /// examples than requested.
 pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<LraSplits> {
-    let level = files::find(LraDataset::Pathfinder, config.contour_length(), dir)?;
+    let level = files::find(config.dataset, config.contour_length(), dir)?;
     let (listed, warnings) = without_empty(list(&level)?)?;
     let order = permutation(listed.len());
     let tenth = tenth(listed.len());
     let (train, rest) = order.split_at(listed.len() - 2 * tenth);
     let (val, test) = rest.split_at(tenth);
-    let [train, val, test] = first([train, val, test], config)?.map(|part| decode(&listed, part));
+    let [train, val, test] = first([train, val, test], config)?.map(|part| decode(&listed, part, config.dataset));
     Ok(LraSplits { warnings, ..[train?, val?, test?].into() })
 }
 
@@ -146,10 +149,11 @@ fn without_empty(listed: Vec<ListedPicture>) -> Result<(Vec<ListedPicture>, Vec<
 }
 
 /// Decodes the pictures at `indices`, in that order.
-fn decode(listed: &[ListedPicture], indices: &[usize]) -> Result<Documents> {
+fn decode(listed: &[ListedPicture], indices: &[usize], dataset: LraDataset) -> Result<Documents> {
     let mut examples = Documents::new(1);
     for indices in indices.chunks(AT_ONCE) {
-        let decoded: Vec<Result<Vec<u8>>> = indices.par_iter().map(|&index| pixels(&listed[index].path)).collect();
+        let pixels = |&index: &usize| pixels(&listed[index].path, dataset);
+        let decoded: Vec<Result<Vec<u8>>> = indices.par_iter().map(pixels).collect();
         for (&index, pixels) in indices.iter().zip(decoded) {
             examples.push(&[&pixels?], listed[index].label);
         }
@@ -157,9 +161,10 @@ fn decode(listed: &[ListedPicture], indices: &[usize]) -> Result<Documents> {
     Ok(examples)
 }
 
-fn pixels(path: &Path) -> Result<Vec<u8>> {
+fn pixels(path: &Path, dataset: LraDataset) -> Result<Vec<u8>> {
     let bytes = read_bytes(path)?;
-    picture::decode(&bytes, ColorType::Grayscale).map_err(|why| Error::data(path, format!("{why}; {REMEDY}")))
+    picture::decode(&bytes, dataset.side() as u32, ColorType::Grayscale)
+        .map_err(|why| Error::data(path, format!("{why}; {REMEDY}")))
 }
 
 /// Generates the pictures in order: training, validation, test. A pixel's gray value is its token.
@@ -167,10 +172,14 @@ pub(super) fn generated(config: &LraConfig) -> LraSplits {
     let mut first = 0;
     let splits = config.examples().map(|size| {
         let mut examples = Documents::new(1);
-        for picture in pictures(config, first..first + size) {
-            examples.push(&[&picture.pixels], picture.label);
+        let end = first + size;
+        while first < end {
+            let some = end.min(first + AT_ONCE);
+            for picture in pictures(config, first..some) {
+                examples.push(&[&picture.pixels], picture.label);
+            }
+            first = some;
         }
-        first += size;
         examples
     });
     splits.into()
@@ -178,7 +187,8 @@ pub(super) fn generated(config: &LraConfig) -> LraSplits {
 
 /// Folder of the files of a level under a data folder.
 pub(super) fn folder(config: &LraConfig) -> PathBuf {
-    Path::new("pathfinder/pathfinder32").join(files::level(config.contour_length()))
+    let size = format!("pathfinder/pathfinder{}", config.dataset.side());
+    Path::new(&size).join(files::level(config.contour_length()))
 }
 
 /// Writes the pictures of `config` under `folder`: `imgs/<k>/sample_<i>.png`, a thousand for each k, and
@@ -199,16 +209,20 @@ fn write_folder(config: &LraConfig, k: usize, numbers: Range<usize>, folder: &Pa
     let images = folder.join(format!("imgs/{k}"));
     fs::create_dir_all(&images).map_err(Error::io("create", &images))?;
     let (paddles, short) = (config.contour_length(), config.contour_length() / 3);
+    let style = PictureStyle::of(config.dataset.side());
+    let PictureStyle { continuity, length, thickness, .. } = style;
     let mut table = String::new();
     for (i, picture) in pictures(config, numbers).iter().enumerate() {
         let name = format!("sample_{i}.png");
         let path = images.join(&name);
-        let png = picture::encode(SIDE, ColorType::Grayscale, |cell| picture.pixels[cell]);
+        let png = picture::encode(style.side as u32, ColorType::Grayscale, |cell| picture.pixels[cell]);
         fs::write(&path, png).map_err(Error::io("write", &path))?;
         // The last columns are continuity, paddles of long and of short snakes, length, thickness, margin and
         // contrasts.
-        let label = picture.label;
-        let row = format_args!("imgs/{k} {name} {i} {label} 1.0 {paddles} {short} 2 0.5 1 1");
+        let (label, margin) = (picture.label, picture.margin);
+        let row = format_args!(
+            "imgs/{k} {name} {i} {label} {continuity:?} {paddles} {short} {length} {thickness:?} {margin} 1"
+        );
         writeln!(table, "{row}").expect("a string takes every text");
     }
     let path = folder.join(format!("metadata/{k}.npy"));

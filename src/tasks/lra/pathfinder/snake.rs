@@ -1,15 +1,12 @@
 //! Dashed paths: paddles, each in nearly the direction of the one before, which do not overlap.
 
-use super::grid::{Mask, PixelCell, CELLS, LENGTH, MARGIN};
-use super::stencil::End;
+use super::grid::{Mask, PixelCell};
+use super::stencil::{End, Pen, Stencil};
 use crate::ops::rng::Rng;
 use std::f64::consts::{FRAC_PI_2, PI};
-use std::sync::LazyLock;
 
 /// Number of attempts at each choice that may fail.
 const TRIES: usize = 3;
-/// Distance from the start of a paddle to the pivot on its other side.
-const STEP: i32 = LENGTH + MARGIN;
 /// Upper bound of the sum of a mask and a footprint: 1.8 times 255.
 const TOO_CLOSE: u16 = 459;
 
@@ -44,19 +41,24 @@ impl Snake {
         self.paddles[self.paddles.len() - 1].start
     }
 
-    /// Snake of one paddle at a random free place outside the mask and a frame of `frame` cells.
-    pub fn seed(rng: &mut Rng, mask: &Mask, frame: usize) -> Option<Self> {
+    /// Snake of one paddle at a random free place outside the mask and a frame of one cell.
+    fn seed(rng: &mut Rng, pen: &Pen, mask: &Mask) -> Option<Self> {
         let mut taken = mask.clone();
-        taken.add_frame(frame);
+        taken.add_frame(1);
+        Self::seed_at(rng, pen, |rng, stencil| one_of(rng, &taken.room_for(stencil.first.as_ref()?)))
+    }
+
+    /// Snake of one paddle at a random place of an empty picture, as far from its edges as long snakes begin.
+    pub fn seed_inside(rng: &mut Rng, pen: &Pen) -> Option<Self> {
+        Self::seed_at(rng, pen, |rng, stencil| one_of(rng, stencil.inside(pen.style)?))
+    }
+
+    /// Snake of one paddle in a random direction, whose tail `choose` places, given the stencil of the paddle.
+    fn seed_at(rng: &mut Rng, pen: &Pen, choose: impl Fn(&mut Rng, &Stencil) -> Option<PixelCell>) -> Option<Self> {
         for _ in 0..TRIES {
             let angle = whole_degrees(rng);
-            let first = End::towards(angle).stencil().first.as_ref()?;
-            let places = taken.room_for(first);
-            if places.is_empty() {
-                return None;
-            }
-            let tail = places[rng.below(places.len() as u32) as usize];
-            if let Some(snake) = Self::starting(tail, angle) {
+            let tail = choose(rng, pen.stencil(pen.end(angle)))?;
+            if let Some(snake) = Self::starting(pen, tail, angle) {
                 return Some(snake);
             }
         }
@@ -64,7 +66,7 @@ impl Snake {
     }
 
     /// Snake of one paddle at `distance` from `tail`.
-    pub fn seed_beside(rng: &mut Rng, tail: PixelCell, distance: f64) -> Option<Self> {
+    pub fn seed_beside(rng: &mut Rng, pen: &Pen, tail: PixelCell, distance: f64) -> Option<Self> {
         (0..TRIES).find_map(|_| {
             let angle = whole_degrees(rng);
             let direction = whole_degrees(rng);
@@ -73,60 +75,59 @@ impl Snake {
                 y: libm::rint(f64::from(tail.y) + distance * sin) as i32,
                 x: libm::rint(f64::from(tail.x) + distance * cos) as i32,
             };
-            Self::starting(beside, angle)
+            Self::starting(pen, beside, angle)
         })
     }
 
-    fn starting(tail: PixelCell, angle: f64) -> Option<Self> {
-        let head = tail.shift(angle, f64::from(LENGTH));
-        let pivot = head.shift(opposite(angle), f64::from(STEP));
-        head.cell().and(pivot.cell())?;
-        let end = End::towards(angle);
+    fn starting(pen: &Pen, tail: PixelCell, angle: f64) -> Option<Self> {
+        let head = tail.shift(angle, f64::from(pen.style.length));
+        let pivot = head.shift(opposite(angle), f64::from(pen.step()));
+        head.cell(pen.style.side).and(pivot.cell(pen.style.side))?;
+        let end = pen.end(angle);
         Some(Self { paddles: vec![Paddle { start: tail, end }], pivot, angle })
     }
 
     /// Adds a paddle. The previous one is added to the mask only afterwards, since it would block the new one.
-    pub fn extend(&mut self, rng: &mut Rng, mask: &mut Mask) -> Option<()> {
-        let pivot = self.pivot.shift(self.angle, f64::from(LENGTH + 2 * MARGIN));
-        let candidates = Candidates::around(pivot, self.angle, mask)?;
+    pub fn extend(&mut self, rng: &mut Rng, pen: &Pen, mask: &mut Mask) -> Option<()> {
+        let pivot = self.pivot.shift(self.angle, f64::from(pen.step() + pen.margin));
+        let candidates = Candidates::around(pen, pivot, self.angle, mask)?;
         let (paddle, angle) = (0..TRIES).find_map(|_| {
             let (start, angle) = candidates.draw(rng);
-            let end = End::towards(opposite(angle));
-            let paddle = Paddle { start, end };
-            paddle.fits(mask).then_some((paddle, angle))
+            let paddle = Paddle { start, end: pen.end(opposite(angle)) };
+            paddle.fits(pen, mask).then_some((paddle, angle))
         })?;
-        self.occupy(mask);
+        self.occupy(pen, mask);
         self.paddles.push(paddle);
         (self.pivot, self.angle) = (pivot, angle);
         Some(())
     }
 
     /// Adds the last paddle to the mask.
-    pub fn occupy(&self, mask: &mut Mask) {
+    pub fn occupy(&self, pen: &Pen, mask: &mut Mask) {
         let paddle = &self.paddles[self.paddles.len() - 1];
-        for (offset, level) in &paddle.end.stencil().footprint {
+        for (offset, level) in &pen.stencil(paddle.end).footprint {
             mask.raise(paddle.start.moved(*offset), *level);
         }
     }
 
     /// Snake of `paddles` paddles at a random place outside the mask, and the mask with the snake added.
-    pub fn grown(rng: &mut Rng, mask: &Mask, paddles: usize) -> Option<(Self, Mask)> {
-        if 100 * mask.free() < CELLS {
+    pub fn grown(rng: &mut Rng, pen: &Pen, mask: &Mask, paddles: usize) -> Option<(Self, Mask)> {
+        if 100 * mask.free() < pen.style.cells() {
             return None;
         }
-        let mut snake = Self::seed(rng, mask, 1)?;
+        let mut snake = Self::seed(rng, pen, mask)?;
         let mut mask = mask.clone();
         for _ in 1..paddles {
-            snake.extend(rng, &mut mask)?;
+            snake.extend(rng, pen, &mut mask)?;
         }
-        snake.occupy(&mut mask);
+        snake.occupy(pen, &mut mask);
         Some((snake, mask))
     }
 }
 
 impl Paddle {
-    fn fits(&self, mask: &Mask) -> bool {
-        self.end.stencil().footprint.iter().copied().all(|(offset, level)| {
+    fn fits(&self, pen: &Pen, mask: &Mask) -> bool {
+        pen.stencil(self.end).footprint.iter().copied().all(|(offset, level)| {
             let there = mask.at(self.start.moved(offset)).unwrap_or(0);
             u16::from(there) + u16::from(level) < TOO_CLOSE
         })
@@ -141,13 +142,13 @@ struct Candidates {
 
 impl Candidates {
     /// Candidates on a circle around `pivot`; `None` if the circle has no room.
-    fn around(pivot: PixelCell, angle: f64, mask: &Mask) -> Option<Self> {
+    fn around(pen: &Pen, pivot: PixelCell, angle: f64, mask: &Mask) -> Option<Self> {
         let mut total = 0.0;
-        let mut places = Vec::with_capacity(CIRCLE.len());
-        for &(offset, direction) in CIRCLE.iter() {
+        let mut places = Vec::with_capacity(pen.circle.len());
+        for &(offset, direction) in &pen.circle {
             let point = pivot.moved(offset);
-            if point.cell().is_some() {
-                total += likelihood(direction, angle) * room(mask, point);
+            if point.cell(pen.style.side).is_some() {
+                total += likelihood(direction, angle, pen.style.continuity) * room(pen, mask, point);
                 places.push((point, direction, total));
             }
         }
@@ -163,33 +164,20 @@ impl Candidates {
     }
 }
 
-/// Distinct cells on a circle of radius [`STEP`], one point per pixel of arc, with their directions.
-static CIRCLE: LazyLock<Vec<((i32, i32), f64)>> = LazyLock::new(|| {
-    let radius = f64::from(STEP);
-    let points = (2.0 * PI * radius).ceil() as i32;
-    let cell = |i: i32| {
-        let angle = f64::from(i) / radius;
-        let coordinate = |c: f64| (radius * c).floor() as i32;
-        (coordinate(libm::sin(angle)), coordinate(libm::cos(angle)))
-    };
-    let mut cells: Vec<(i32, i32)> = (0..points).map(cell).collect();
-    cells.sort_unstable();
-    cells.dedup();
-    let direction = |(dy, dx): (i32, i32)| libm::atan2(f64::from(dy), f64::from(dx));
-    cells.into_iter().map(|c| (c, direction(c))).collect()
-});
-
-/// Squared cosine of the turn; 0 from a right angle on.
-fn likelihood(direction: f64, last: f64) -> f64 {
+/// Squared cosine of the turn times the continuity; 0 from a right angle on.
+fn likelihood(direction: f64, last: f64, continuity: f64) -> f64 {
     let between = (direction - last).abs();
-    let turn = between.min(2.0 * PI - between).min(FRAC_PI_2);
+    let turn = (continuity * between.min(2.0 * PI - between)).min(FRAC_PI_2);
     libm::cos(turn).max(0.0).powi(2)
 }
 
-/// Free room at a cell: 1 if it and its four neighbours are free, 0 if one of them is fully occupied.
-fn room(mask: &Mask, point: PixelCell) -> f64 {
-    const CROSS: [(i32, i32); 5] = [(0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)];
-    1.0 - f64::from(mask.highest(point, &CROSS)) / 255.0
+/// Free room at a cell: 1 if all cells within the margin are free, 0 if one of them is fully occupied.
+fn room(pen: &Pen, mask: &Mask, point: PixelCell) -> f64 {
+    1.0 - f64::from(mask.highest(point, &pen.around)) / 255.0
+}
+
+fn one_of(rng: &mut Rng, places: &[PixelCell]) -> Option<PixelCell> {
+    (!places.is_empty()).then(|| places[rng.below(places.len() as u32) as usize])
 }
 
 /// Random angle in radians, uniform over the whole degrees.

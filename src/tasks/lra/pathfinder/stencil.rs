@@ -1,19 +1,104 @@
 //! Shapes of a paddle and of a disc, drawn at twice the size and reduced.
 
-use super::grid::{PixelCell, CELLS, LENGTH, MARGIN, SIDE};
-use super::lanczos::Reduction;
-use std::sync::LazyLock;
+use super::grid::{Mask, PixelCell};
+use super::lanczos::{Reduction, LOBES};
+use super::style::{PictureStyle, STYLES};
+use std::f64::consts::PI;
+use std::sync::OnceLock;
 
-/// Factor by which shapes are drawn larger.
+/// Factor by which shapes are drawn larger before they are reduced.
 const FINER: i32 = 2;
-/// Distance in cells from the start of a paddle to the edge of its stencil: length, thickness and margin.
-const REACH: i32 = LENGTH + 1 + MARGIN;
-const WIDTH: usize = 2 * REACH as usize + 1;
-const FINE_REACH: i32 = FINER * REACH;
-const FINE_WIDTH: usize = 2 * FINE_REACH as usize + 1;
-/// Length of a paddle on the fine grid.
-const FINE_LENGTH: i32 = FINER * LENGTH;
-const DISC_RADIUS: f64 = 1.5;
+
+/// A style with one of its margins, and the shapes that follow from both.
+pub(super) struct Pen {
+    pub style: &'static PictureStyle,
+    pub margin: i32,
+    stencils: Vec<Stencil>,
+    /// Distinct cells on a circle around a pivot, one point per pixel of arc, with their directions.
+    pub circle: Vec<((i32, i32), f64)>,
+    /// Offsets within the margin of a cell.
+    pub around: Vec<(i32, i32)>,
+    /// Filter of a whole picture.
+    pub whole: Reduction,
+}
+
+impl Pen {
+    /// One pen for each margin of a style.
+    pub fn of(style: &'static PictureStyle) -> &'static [Self] {
+        static PENS: [OnceLock<Vec<Pen>>; 3] = [const { OnceLock::new() }; 3];
+        let index = STYLES.iter().position(|known| known.side == style.side).expect("a known style");
+        PENS[index].get_or_init(|| style.margins.iter().map(|margin| Self::new(style, *margin)).collect())
+    }
+
+    fn new(style: &'static PictureStyle, margin: i32) -> Self {
+        let around = square(margin).filter(|(y, x)| y * y + x * x <= margin * margin).collect();
+        let whole = Reduction::new(FINER as usize * style.side, style.side);
+        let circle = circle(style.length + margin);
+        let mut pen = Self { style, margin, stencils: Vec::new(), circle, around, whole };
+        let reduction = Reduction::new(pen.fine_width(), 2 * pen.reach() as usize + 1);
+        let far = pen.fine_length();
+        let ends = (-far..=far).flat_map(|y| (-far..=far).map(move |x| End(y, x)));
+        pen.stencils = ends.map(|end| Stencil::of(end, &pen, &reduction)).collect();
+        pen
+    }
+
+    /// Distance from the start of a paddle to the pivot on its other side.
+    pub fn step(&self) -> i32 {
+        self.style.length + self.margin
+    }
+
+    /// Distance in cells from the start of a paddle to the edge of its stencil: length, thickness and margin.
+    pub fn reach(&self) -> i32 {
+        self.style.length + self.style.thickness.ceil() as i32 + self.margin
+    }
+
+    pub fn fine_reach(&self) -> i32 {
+        FINER * self.reach()
+    }
+
+    pub fn fine_width(&self) -> usize {
+        2 * self.fine_reach() as usize + 1
+    }
+
+    /// Length of a paddle on the fine grid.
+    pub fn fine_length(&self) -> i32 {
+        FINER * self.style.length
+    }
+
+    /// End of a paddle in the direction of `angle`.
+    pub fn end(&self, angle: f64) -> End {
+        let start = PixelCell { y: self.fine_reach(), x: self.fine_reach() };
+        let end = start.shift(angle, f64::from(self.fine_length()));
+        End(end.y - start.y, end.x - start.x)
+    }
+
+    /// Stencil of the paddle with this end.
+    pub fn stencil(&self, end: End) -> &Stencil {
+        let far = self.fine_length();
+        let place = |c: i32| (c + far) as usize;
+        &self.stencils[place(end.0) * (2 * far as usize + 1) + place(end.1)]
+    }
+}
+
+/// Offsets up to `reach` along either axis, row by row.
+fn square(reach: i32) -> impl Iterator<Item = (i32, i32)> {
+    (-reach..=reach).flat_map(move |y| (-reach..=reach).map(move |x| (y, x)))
+}
+
+fn circle(radius: i32) -> Vec<((i32, i32), f64)> {
+    let radius = f64::from(radius);
+    let points = (2.0 * PI * radius).ceil() as i32;
+    let cell = |i: i32| {
+        let angle = f64::from(i) / radius;
+        let coordinate = |c: f64| (radius * c).floor() as i32;
+        (coordinate(libm::sin(angle)), coordinate(libm::cos(angle)))
+    };
+    let mut cells: Vec<(i32, i32)> = (0..points).map(cell).collect();
+    cells.sort_unstable();
+    cells.dedup();
+    let direction = |(dy, dx): (i32, i32)| libm::atan2(f64::from(dy), f64::from(dx));
+    cells.into_iter().map(|c| (c, direction(c))).collect()
+}
 
 /// Shape of a paddle around the cell where it starts.
 pub(super) struct Stencil {
@@ -26,70 +111,81 @@ pub(super) struct Stencil {
     /// them lie outside; then no snake begins with this paddle. This reproduces how the pictures of the task were made:
     /// their snakes begin upwards to the left, and most attempts at short ones fail.
     pub first: Option<Vec<(i32, i32)>>,
+    /// Cells where a long snake may begin with this paddle, once they have been asked for.
+    inside: OnceLock<Vec<PixelCell>>,
 }
 
 /// End of a paddle on the fine grid, relative to its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct End(pub i32, pub i32);
 
-impl End {
-    /// End of a paddle in the direction of `angle`.
-    pub fn towards(angle: f64) -> Self {
-        let start = PixelCell { y: FINE_REACH, x: FINE_REACH };
-        let end = start.shift(angle, f64::from(FINE_LENGTH));
-        Self(end.y - start.y, end.x - start.x)
-    }
-
-    /// Stencil of the paddle with this end.
-    pub fn stencil(self) -> &'static Stencil {
-        let place = |c: i32| (c + FINE_LENGTH) as usize;
-        &STENCILS[place(self.0) * (2 * FINE_LENGTH as usize + 1) + place(self.1)]
-    }
-}
-
-static STENCILS: LazyLock<Vec<Stencil>> = LazyLock::new(|| {
-    let reduction = Reduction::new(FINE_WIDTH, WIDTH);
-    let ends = || -FINE_LENGTH..=FINE_LENGTH;
-    ends().flat_map(|y| ends().map(move |x| End(y, x))).map(|end| Stencil::of(end, &reduction)).collect()
-});
-
 impl Stencil {
-    fn of(end: End, reduction: &Reduction) -> Self {
-        let fine = line(end);
+    fn of(end: End, pen: &Pen, reduction: &Reduction) -> Self {
+        let fine = line(end, pen);
         let reduced = |fine: &[u8]| -> Vec<((i32, i32), u8)> {
             let levels = reduction.apply(fine).into_iter();
-            offsets(REACH).zip(levels).filter(|(_, level)| *level > 0).collect()
+            square(pen.reach()).zip(levels).filter(|(_, level)| *level > 0).collect()
         };
-        let footprint = reduced(&widened(&fine));
-        let window = LENGTH + MARGIN;
+        let footprint = reduced(&widened(&fine, pen));
+        let window = pen.step();
         let full = footprint.iter().filter(|(_, level)| *level == u8::MAX);
         let moved = full.map(|((dy, dx), _)| (dy + 1, dx + 1));
         let first: Vec<_> = moved.filter(|(dy, dx)| *dy <= window && *dx <= window).collect();
-        Self { line: reduced(&fine), first: reaches_every_cell(&first).then_some(first), footprint }
+        let first = reaches_every_cell(&first, pen.style.side).then_some(first);
+        Self { line: reduced(&fine), first, footprint, inside: OnceLock::new() }
+    }
+
+    /// Cells of an empty picture where a long snake may begin with this paddle: free ones, at least twice the distance of
+    /// long snakes' tails away from the edges. `None` if no snake begins with it.
+    pub fn inside(&self, style: &PictureStyle) -> Option<&[PixelCell]> {
+        let first = self.first.as_ref()?;
+        let found = self.inside.get_or_init(|| {
+            let mut taken = Mask::framed(style.side, style.padding);
+            taken.add_frame(2 * usize::from(style.seed_distance));
+            taken.room_for(first)
+        });
+        Some(found)
     }
 }
 
-/// Whether for each cell of the picture some cell at `offsets` from it lies in the picture. Testing the corners
-/// suffices.
-fn reaches_every_cell(offsets: &[(i32, i32)]) -> bool {
-    let last = SIDE as i32 - 1;
+/// Whether for each cell of a picture some cell at `offsets` from it lies in the picture. Testing the corners suffices.
+fn reaches_every_cell(offsets: &[(i32, i32)], side: usize) -> bool {
+    let last = side as i32 - 1;
     [(0, 0), (0, last), (last, 0), (last, last)].iter().all(|&(y, x)| {
         let corner = PixelCell { y, x };
-        offsets.iter().any(|&o| corner.moved(o).cell().is_some())
+        offsets.iter().any(|&o| corner.moved(o).cell(side).is_some())
     })
 }
 
-fn offsets(reach: i32) -> impl Iterator<Item = (i32, i32)> {
-    (-reach..=reach).flat_map(move |y| (-reach..=reach).map(move |x| (y, x)))
+fn fine_cell(y: i32, x: i32, pen: &Pen) -> usize {
+    (y + pen.fine_reach()) as usize * pen.fine_width() + (x + pen.fine_reach()) as usize
 }
 
-fn fine_cell(y: i32, x: i32) -> usize {
-    (y + FINE_REACH) as usize * FINE_WIDTH + (x + FINE_REACH) as usize
+/// Line from the centre to `end`.
+fn line(end: End, pen: &Pen) -> Vec<u8> {
+    let mut fine = vec![0; pen.fine_width() * pen.fine_width()];
+    match (pen.style.thickness * f64::from(FINER)).round() as i32 {
+        ..=1 => thin(end, |y, x| fine[fine_cell(y, x, pen)] = u8::MAX),
+        width => {
+            let (far_y, far_x) = (f64::from(end.0), f64::from(end.1));
+            let (length, half) = (far_y.hypot(far_x), f64::from(width) / 2.0);
+            for (y, x) in square(pen.fine_reach()) {
+                let (y_at, x_at) = (f64::from(y), f64::from(x));
+                let along = (y_at * far_y + x_at * far_x) / length.max(1.0);
+                let across = (y_at * far_x - x_at * far_y).abs() / length.max(1.0);
+                // A line of no length is a point.
+                let near = y_at.hypot(x_at) <= length + half;
+                if near && (0.0..=length).contains(&along) && across <= half {
+                    fine[fine_cell(y, x, pen)] = u8::MAX;
+                }
+            }
+        }
+    }
+    fine
 }
 
-/// Line one fine cell thick from the centre to `end` (Bresenham 1965).
-fn line(end: End) -> Vec<u8> {
-    let mut fine = vec![0; FINE_WIDTH * FINE_WIDTH];
+/// Calls `draw` with the cells of a line one cell thick from (0, 0) to `end` (Bresenham 1965).
+fn thin(end: End, mut draw: impl FnMut(i32, i32)) {
     let (steep, long, short) = match end {
         End(y, x) if y.abs() >= x.abs() => (true, y, x),
         End(y, x) => (false, x, y),
@@ -97,42 +193,48 @@ fn line(end: End) -> Vec<u8> {
     let (mut across, mut error) = (0, 2 * short.abs() - long.abs());
     for step in 0..=long.abs() {
         let along = step * long.signum();
-        let (y, x) = if steep { (along, across) } else { (across, along) };
-        fine[fine_cell(y, x)] = u8::MAX;
+        if steep {
+            draw(along, across);
+        } else {
+            draw(across, along);
+        }
         if error >= 0 {
             across += short.signum();
             error -= 2 * long.abs();
         }
         error += 2 * short.abs();
     }
-    fine
 }
 
 /// Cells within the margin of coloured ones.
-fn widened(fine: &[u8]) -> Vec<u8> {
-    let margin = FINER * MARGIN;
-    let disc: Vec<_> = offsets(margin).filter(|(y, x)| y * y + x * x <= margin * margin).collect();
+fn widened(fine: &[u8], pen: &Pen) -> Vec<u8> {
+    let margin = FINER * pen.margin;
+    let disc: Vec<_> = square(margin).filter(|(y, x)| y * y + x * x <= margin * margin).collect();
     let mut wide = vec![0; fine.len()];
-    for (at, _) in offsets(FINE_REACH).zip(fine).filter(|(_, &l)| l > 0) {
+    for (at, _) in square(pen.fine_reach()).zip(fine).filter(|(_, &l)| l > 0) {
         for (dy, dx) in &disc {
-            wide[fine_cell(at.0 + dy, at.1 + dx)] = u8::MAX;
+            wide[fine_cell(at.0 + dy, at.1 + dx, pen)] = u8::MAX;
         }
     }
     wide
 }
 
-/// Picture of a single disc around `centre`.
-pub(super) fn disc(centre: PixelCell) -> Vec<u8> {
-    static REDUCTION: LazyLock<Reduction> = LazyLock::new(|| Reduction::new(FINER as usize * SIDE, SIDE));
-    let fine_side = FINER * SIDE as i32;
-    let radius = DISC_RADIUS * f64::from(FINER);
-    let mut fine = Vec::with_capacity(4 * CELLS);
-    for y in 0..fine_side {
-        for x in 0..fine_side {
-            let (dy, dx) = (y - FINER * centre.y, x - FINER * centre.x);
-            let within = f64::from(dy * dy + dx * dx) <= radius * radius;
-            fine.push(if within { u8::MAX } else { 0 });
+/// Cells of a disc around `centre` in a picture, with their levels.
+pub(super) fn disc(centre: PixelCell, pen: &Pen) -> impl Iterator<Item = (usize, u8)> {
+    let side = pen.style.side;
+    let radius = pen.style.disc_radius * f64::from(FINER);
+    let reach = (pen.style.disc_radius + LOBES).ceil() as i32 + 1;
+    let near = |c: i32| (c - reach).max(0) as usize..((c + reach + 1).max(0) as usize).min(side);
+    let (rows, columns) = (near(centre.y), near(centre.x));
+    let levels = pen.whole.part(rows.clone(), columns.clone(), |y, x| {
+        let (dy, dx) = (y as i32 - FINER * centre.y, x as i32 - FINER * centre.x);
+        let within = f64::from(dy * dy + dx * dx) <= radius * radius;
+        if within {
+            u8::MAX
+        } else {
+            0
         }
-    }
-    REDUCTION.apply(&fine)
+    });
+    let cells = rows.flat_map(move |y| columns.clone().map(move |x| y * side + x));
+    cells.zip(levels)
 }

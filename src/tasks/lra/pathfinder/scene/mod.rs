@@ -2,44 +2,40 @@
 //! other (14 paddles in the hard set), short ones as distractors, and two discs, on one long snake or on both. A
 //! picture is a function of (seed, number), so that threads may draw in any order.
 
-use super::grid::{Mask, PixelCell, CELLS};
+use super::grid::{Mask, PixelCell};
 use super::snake::Snake;
-use super::{stencil, LraConfig};
+use super::stencil::{self, Pen};
+use super::style::PictureStyle;
+use super::LraConfig;
 use crate::ops::rng::Rng;
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Total number of paddles of the short snakes, each of which has a third of the paddles of a long one.
-const DISTRACTING: usize = 20;
 /// Number of further attempts at a short snake before it is left out.
 const RETRIES: usize = 4;
-/// Distance between the tails of the long snakes.
-const SEED_DISTANCE: u8 = 7;
-
-/// Contrasts of long snakes, short ones and discs: 1.5, 2 and 1, in units of 1/2.
-const TARGET: u16 = 3;
-const DISTRACTOR: u16 = 4;
-const DISC: u16 = 2;
-
 /// Picture and whether its discs are joined.
 pub(super) struct JoinedPicture {
-    pub pixels: [u8; CELLS],
+    pub pixels: Vec<u8>,
     pub label: u8,
+    /// Pixels between paddles.
+    pub margin: i32,
 }
 
 /// Pictures with these numbers, in order.
 pub(super) fn pictures(config: &LraConfig, numbers: Range<usize>) -> Vec<JoinedPicture> {
     let rng = Rng::new(config.data_seed, "lra/pathfinder", 0);
+    let style = PictureStyle::of(config.dataset.side());
     let picture = |number: usize| {
-        let scene = Scene::draw(rng.at(number as u64), config.contour_length());
-        JoinedPicture { pixels: scene.pixels(), label: scene.label }
+        let scene = Scene::draw(rng.at(number as u64), style, config.contour_length());
+        JoinedPicture { pixels: scene.pixels(), label: scene.label, margin: scene.pen.margin }
     };
     numbers.into_par_iter().map(picture).collect()
 }
 
 /// Two long snakes, some short ones, and discs at two ends of long ones.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Scene {
+    pen: &'static Pen,
     /// Label: 1 if the discs are at the ends of the same snake.
     label: u8,
     /// Long snakes.
@@ -52,17 +48,21 @@ struct Scene {
 
 impl Scene {
     /// Draws the scene of `rng` with long snakes of `paddles` paddles.
-    fn draw(mut rng: Rng, paddles: usize) -> Self {
+    fn draw(mut rng: Rng, style: &'static PictureStyle, paddles: usize) -> Self {
         let short = paddles / 3;
+        let pen = match Pen::of(style) {
+            [only] => only,
+            pens => &pens[rng.below(pens.len() as u32) as usize],
+        };
         let label = rng.below(2) as u8;
         let (targets, mut mask) = loop {
-            if let Some(pair) = pair(&mut rng, paddles) {
+            if let Some(pair) = pair(&mut rng, pen, paddles) {
                 break pair;
             }
         };
         let mut distractors = Vec::new();
-        for _ in 0..DISTRACTING / short {
-            let snake = (0..=RETRIES).find_map(|_| Snake::grown(&mut rng, &mask, short));
+        for _ in 0..style.distracting / short {
+            let snake = (0..=RETRIES).find_map(|_| Snake::grown(&mut rng, pen, &mask, short));
             if let Some((snake, with_it)) = snake {
                 distractors.push(snake);
                 mask = with_it;
@@ -70,29 +70,31 @@ impl Scene {
         }
         let from = rng.below(2) as usize;
         let to = if label == 1 { from } else { 1 - from };
-        Self { label, discs: [targets[from].tail(), targets[to].tip()], targets, distractors }
+        Self { pen, label, discs: [targets[from].tail(), targets[to].tip()], targets, distractors }
     }
 
-    /// Gray values, (32, 32); the brightest is 255.
-    fn pixels(&self) -> [u8; CELLS] {
-        let mut levels = [0_u16; CELLS];
+    /// Gray values, (side, side); the brightest is 255.
+    fn pixels(&self) -> Vec<u8> {
+        let style = self.pen.style;
+        let [target, distractor, disc] = style.contrasts;
+        let mut levels = vec![0_u16; style.cells()];
         let mut brighten = |cell: usize, level: u8, contrast: u16| {
             levels[cell] = levels[cell].max(contrast * u16::from(level));
         };
-        let targets = self.targets.iter().map(|snake| (snake, TARGET));
-        let distractors = self.distractors.iter().map(|snake| (snake, DISTRACTOR));
+        let targets = self.targets.iter().map(|snake| (snake, target));
+        let distractors = self.distractors.iter().map(|snake| (snake, distractor));
         for (snake, contrast) in targets.chain(distractors) {
             for paddle in &snake.paddles {
-                for (offset, level) in &paddle.end.stencil().line {
-                    if let Some(cell) = paddle.start.moved(*offset).cell() {
+                for (offset, level) in &self.pen.stencil(paddle.end).line {
+                    if let Some(cell) = paddle.start.moved(*offset).cell(style.side) {
                         brighten(cell, *level, contrast);
                     }
                 }
             }
         }
         for centre in self.discs {
-            for (cell, level) in stencil::disc(centre).into_iter().enumerate() {
-                brighten(cell, level, DISC);
+            for (cell, level) in stencil::disc(centre, self.pen) {
+                brighten(cell, level, disc);
             }
         }
         stretched(&levels)
@@ -101,24 +103,25 @@ impl Scene {
 
 /// Two long snakes, grown alternately, and the mask that they occupy. The mask lacks the last paddle of the first
 /// snake, as it did when the pictures of the task were made.
-fn pair(rng: &mut Rng, paddles: usize) -> Option<([Snake; 2], Mask)> {
-    let mut mask = Mask::framed(1);
-    let first = Snake::seed(rng, &mask, 2 * usize::from(SEED_DISTANCE))?;
-    let second = Snake::seed_beside(rng, first.tail(), f64::from(SEED_DISTANCE))?;
+fn pair(rng: &mut Rng, pen: &Pen, paddles: usize) -> Option<([Snake; 2], Mask)> {
+    let style = pen.style;
+    let mut mask = Mask::framed(style.side, style.padding);
+    let first = Snake::seed_inside(rng, pen)?;
+    let second = Snake::seed_beside(rng, pen, first.tail(), f64::from(style.seed_distance))?;
     let mut snakes = [first, second];
     for _ in 1..paddles {
         for snake in &mut snakes {
-            snake.extend(rng, &mut mask)?;
+            snake.extend(rng, pen, &mut mask)?;
         }
     }
-    snakes[1].occupy(&mut mask);
+    snakes[1].occupy(pen, &mut mask);
     Some((snakes, mask))
 }
 
 /// Levels scaled so that the highest becomes 255.
-fn stretched(levels: &[u16; CELLS]) -> [u8; CELLS] {
+fn stretched(levels: &[u16]) -> Vec<u8> {
     let highest = u32::from(levels.iter().copied().max().unwrap_or(0).max(1));
-    levels.map(|level| ((510 * u32::from(level) + highest) / (2 * highest)) as u8)
+    levels.iter().map(|&level| ((510 * u32::from(level) + highest) / (2 * highest)) as u8).collect()
 }
 
 #[cfg(test)]

@@ -11,9 +11,13 @@ fn config(data_seed: u64, examples: [usize; 3]) -> LraConfig {
 }
 
 fn scenes(count: u64) -> Vec<Scene> {
+    scenes_of(PictureStyle::of(32), count)
+}
+
+fn scenes_of(style: &'static PictureStyle, count: u64) -> Vec<Scene> {
     let rng = Rng::new(0, "lra/pathfinder", 0);
     let numbers = (0..count).into_par_iter();
-    numbers.map(|i| Scene::draw(rng.at(i), 14)).collect()
+    numbers.map(|i| Scene::draw(rng.at(i), style, 14)).collect()
 }
 
 fn distance(a: PixelCell, b: PixelCell) -> f64 {
@@ -57,6 +61,75 @@ fn long_paths_have_fourteen_paddles_and_short_ones_four() {
     }
 }
 
+/// Larger pictures keep their settings: paddles, distances, margins, and the end of the path that the label tells.
+#[test]
+fn larger_pictures_have_paths_of_their_own_settings() {
+    for style in [PictureStyle::of(128), PictureStyle::of(256)] {
+        let scenes = scenes_of(style, 60);
+        let reach = f64::from(2 * style.length + 2 * style.margins[style.margins.len() - 1] + style.margins[0] + 2);
+        for scene in &scenes {
+            assert!(scene.targets.iter().all(|s| s.paddles.len() == 14));
+            assert!(scene.distractors.iter().all(|s| s.paddles.len() == 4));
+            assert!(scene.distractors.len() <= style.distracting / 4);
+            let [a, b] = [&scene.targets[0], &scene.targets[1]];
+            let apart = distance(a.paddles[0].start, b.paddles[0].start);
+            assert!((apart - f64::from(style.seed_distance)).abs() < 0.8, "{apart}");
+            let snakes = scene.targets.iter().chain(&scene.distractors);
+            for pair in snakes.flat_map(|s| s.paddles.windows(2)) {
+                let apart = distance(pair[0].start, pair[1].start);
+                assert!(apart <= reach, "{apart} pixels from one paddle to the next, of {reach}");
+            }
+            let [from, to] = scene.discs;
+            let same = scene.targets.iter().any(|s| s.tail() == from && s.tip() == to);
+            assert_eq!(u8::from(same), scene.label);
+        }
+        let margins: std::collections::BTreeSet<i32> = scenes.iter().map(|s| s.pen.margin).collect();
+        assert_eq!(margins.into_iter().collect::<Vec<_>>(), style.margins);
+        let positive = scenes.iter().filter(|s| s.label == 1).count();
+        assert!((15..=45).contains(&positive), "{positive} of 60");
+    }
+}
+
+#[test]
+fn a_larger_picture_is_dark_with_bright_discs() {
+    for (style, discs) in [(PictureStyle::of(128), 28.3), (PictureStyle::of(256), 78.5)] {
+        for scene in scenes_of(style, 10) {
+            let pixels = scene.pixels();
+            assert_eq!(pixels.len(), style.side * style.side);
+            assert_eq!(pixels.iter().max(), Some(&255));
+            for disc in scene.discs {
+                assert!(pixels[disc.cell(style.side).unwrap()] >= 200);
+            }
+            let dark = pixels.iter().filter(|&&p| p == 0).count();
+            assert!(dark * 10 > pixels.len() * 7, "{dark} black pixels of {}", pixels.len());
+            let bright = pixels.iter().filter(|&&p| p > 150).count() as f64;
+            assert!(bright > 2.0 * discs && bright < 0.15 * pixels.len() as f64, "{bright} bright pixels");
+        }
+    }
+}
+
+/// A disc drawn in its surroundings alone has the pixels of one drawn in the whole picture.
+#[test]
+fn a_disc_is_that_of_the_whole_picture() {
+    let pen = &Pen::of(PictureStyle::of(32))[0];
+    for centre in [(0, 0), (1, 30), (15, 16), (31, 31)] {
+        let centre = PixelCell { y: centre.0, x: centre.1 };
+        let radius = pen.style.disc_radius * 2.0;
+        let level = |y: usize, x: usize| {
+            let (dy, dx) = (y as f64 - f64::from(2 * centre.y), x as f64 - f64::from(2 * centre.x));
+            if dy * dy + dx * dx <= radius * radius {
+                255
+            } else {
+                0
+            }
+        };
+        let whole = pen.whole.part(0..32, 0..32, level);
+        let mut drawn = vec![0; 32 * 32];
+        stencil::disc(centre, pen).for_each(|(cell, level)| drawn[cell] = level);
+        assert_eq!(drawn, whole);
+    }
+}
+
 #[test]
 fn every_paddle_and_both_discs_are_on_the_picture() {
     for scene in scenes(100) {
@@ -64,13 +137,13 @@ fn every_paddle_and_both_discs_are_on_the_picture() {
         assert_eq!(pixels.iter().max(), Some(&255));
         let snakes = scene.targets.iter().chain(&scene.distractors);
         for paddle in snakes.flat_map(|s| &s.paddles) {
-            let Some(cell) = paddle.start.cell() else {
+            let Some(cell) = paddle.start.cell(32) else {
                 continue;
             };
             assert!(pixels[cell] > 50, "a paddle begins with {}", pixels[cell]);
         }
         for disc in scene.discs {
-            assert!(pixels[disc.cell().unwrap()] >= 200);
+            assert!(pixels[disc.cell(32).unwrap()] >= 200);
         }
     }
 }
@@ -110,7 +183,7 @@ fn one_thread_and_many_draw_the_same_pictures() {
     let on = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
         let config = config(5, [40, 0, 0]);
-        let draw = || pictures(&config, 10..30).iter().map(|p| p.pixels).collect();
+        let draw = || pictures(&config, 10..30).iter().map(|p| p.pixels.clone()).collect();
         let drawn: Vec<_> = pool.unwrap().install(draw);
         drawn
     };
@@ -121,7 +194,7 @@ fn one_thread_and_many_draw_the_same_pictures() {
 fn a_reduced_line_has_the_levels_of_an_image_library() {
     // Reference from Pillow 13: a line from (8, 8) to (12, 8) in 17 x 17, resized to 9 x 9 with LANCZOS.
     let level = |dy, dx| {
-        let line = &stencil::End(0, 4).stencil().line;
+        let line = &Pen::of(PictureStyle::of(32))[0].stencil(stencil::End(0, 4)).line;
         let cell = line.iter().find(|(offset, _)| *offset == (dy, dx));
         cell.map_or(0, |(_, level)| *level)
     };
