@@ -1,10 +1,10 @@
 // One step of recurrent networks whose gates read the previous output: the product of y with U, and the cell, in either
 // direction. A launch is one step of all sequences, since every output depends on all of the step before.
 //
-// Bound by the latency of launches for narrow layers, and by arithmetic in f32 for wide ones: (gates d) d multiply-adds
-// for each sequence and direction. A block has 32 sequences and 16 channels with all their gates; a thread has four
-// sequences of one channel, which share every element of U that it loads. Rows of shared memory are padded by four
-// floats, so that the 16 channels of a warp read from all banks.
+// Bound by the latency of launches and of the loads of their tiles for narrow layers, and by shared memory for wide ones:
+// a thread loads 8 floats of y and U for each 16 multiply-adds forward, 20 for 16 backward. A block has 32 sequences and 16
+// channels with all their gates; a thread has four sequences of one channel, which share every element of U that it loads.
+// Rows of shared memory are padded by four floats, so that the 16 channels of a warp read from all banks.
 #include "pointwise.cuh"
 
 constexpr int ROWS = RECURRENT_ROWS;      // sequences of a block
@@ -23,97 +23,125 @@ struct OfStates {
     float v[STATES];
 };
 
-// What a step keeps for the backward pass, y, and the states behind it.
+// What a step keeps for the backward pass, y, and the states after it.
 struct After {
     OfGates kept;
     float y;
     OfStates states;
 };
 
-// The gradients of W u, of U y, of y itself, and of the states before a step.
+// The gradients of W u, of U y, and of the states before a step.
 struct Back {
     OfGates wu, uy;
-    float y;
     OfStates states;
 };
 
+template <class T>
+DEVICE float rounded(float x) { return to_float(from_float<T>(x)); }
+
+// Pre-activations, rounded as the backward pass will read them.
+template <class T>
 DEVICE OfGates sum(OfGates a, OfGates b) {
-    return {{a.v[0] + b.v[0], a.v[1] + b.v[1], a.v[2] + b.v[2], a.v[3] + b.v[3]}};
+    OfGates all;
+#pragma unroll
+    for (int g = 0; g < GATES; ++g) all.v[g] = rounded<T>(a.v[g] + b.v[g]);
+    return all;
 }
 
-DEVICE float through_sigmoid(float grad, float s) { return grad * s * (1.0f - s); }
+DEVICE float through_sigmoid(float grad, float s) { return grad * Sigmoid::slope(s, s); }
 DEVICE float through_tanh(float grad, float y) { return grad * (1.0f - y * y); }
 
-// The cells, as in src/ops/recurrent/rules.rs.
+// The cells, as in src/ops/recurrent/rules.rs; but y, which is the state of a GRU, is one of its states here, in f32.
+// `step` has T for the type of what is kept.
+
+struct Linear {
+    static constexpr int OWN_GATES = 1, OWN_STATES = 0;
+    static constexpr bool APART = false;
+    static DEVICE float initial(int) { return 0.0f; }
+    template <class T>
+    static DEVICE After step(OfGates wu, OfGates uy, float, OfStates states) {
+        float y = wu.v[0] + uy.v[0];
+        return {{{y, 0.0f, 0.0f, 0.0f}}, y, states};
+    }
+    static DEVICE Back back(OfGates, OfGates, OfStates, OfStates, float gy, OfStates states) {
+        OfGates g = {{gy, 0.0f, 0.0f, 0.0f}};
+        return {g, g, states};
+    }
+};
 
 struct Elman {
     static constexpr int OWN_GATES = 1, OWN_STATES = 0;
-    static constexpr bool APART = false, DIRECT = false;
+    static constexpr bool APART = false;
     static DEVICE float initial(int) { return 0.0f; }
-    static DEVICE After step(OfGates wu, OfGates uy, float, float, OfStates states) {
-        OfGates kept = sum(wu, uy);
+    template <class T>
+    static DEVICE After step(OfGates wu, OfGates uy, float, OfStates states) {
+        OfGates kept = sum<T>(wu, uy);
         return {kept, tanhf(kept.v[0]), states};
     }
-    static DEVICE Back back(OfGates kept, OfGates, float, OfStates, OfStates, float gy, OfStates states) {
+    static DEVICE Back back(OfGates kept, OfGates, OfStates, OfStates, float gy, OfStates states) {
         OfGates g = {{through_tanh(gy, tanhf(kept.v[0])), 0.0f, 0.0f, 0.0f}};
-        return {g, g, 0.0f, states};
+        return {g, g, states};
     }
 };
 
 struct Gru {
-    static constexpr int OWN_GATES = 3, OWN_STATES = 0;
-    static constexpr bool APART = true, DIRECT = true;
+    static constexpr int OWN_GATES = 3, OWN_STATES = 1;
+    static constexpr bool APART = true;
     static DEVICE float initial(int) { return 0.0f; }
-    static DEVICE After step(OfGates wu, OfGates uy, float bias, float y, OfStates states) {
-        OfGates kept = {{wu.v[0] + uy.v[0], wu.v[1] + uy.v[1], uy.v[2] + bias, 0.0f}};
+    template <class T>
+    static DEVICE After step(OfGates wu, OfGates uy, float bias, OfStates states) {
+        OfGates kept = sum<T>({{wu.v[0], wu.v[1], bias, 0.0f}}, uy);
         float n = tanhf(wu.v[2] + sigmoid(kept.v[0]) * kept.v[2]);
-        return {kept, n + sigmoid(kept.v[1]) * (y - n), states};
+        float y = n + sigmoid(kept.v[1]) * (states.v[0] - n);
+        return {kept, y, {{y, 0.0f, 0.0f}}};
     }
-    static DEVICE Back back(OfGates kept, OfGates wu, float y, OfStates, OfStates, float gy, OfStates states) {
+    static DEVICE Back back(OfGates kept, OfGates wu, OfStates before, OfStates, float gy, OfStates states) {
         float r = sigmoid(kept.v[0]), z = sigmoid(kept.v[1]), n = tanhf(wu.v[2] + r * kept.v[2]);
-        float gn = through_tanh(gy - gy * z, n);
-        float gr = through_sigmoid(gn * kept.v[2], r), gz = through_sigmoid(gy * (y - n), z);
-        return {{{gr, gz, gn, 0.0f}}, {{gr, gz, gn * r, 0.0f}}, gy * z, states};
+        float g = gy + states.v[0], gn = through_tanh(g - g * z, n);
+        float gr = through_sigmoid(gn * kept.v[2], r), gz = through_sigmoid(g * (before.v[0] - n), z);
+        return {{{gr, gz, gn, 0.0f}}, {{gr, gz, gn * r, 0.0f}}, {{g * z, 0.0f, 0.0f}}};
     }
 };
 
 struct Lstm {
     static constexpr int OWN_GATES = 4, OWN_STATES = 1;
-    static constexpr bool APART = false, DIRECT = false;
+    static constexpr bool APART = false;
     static DEVICE float initial(int) { return 0.0f; }
-    static DEVICE After step(OfGates wu, OfGates uy, float, float, OfStates states) {
-        OfGates kept = sum(wu, uy);
+    template <class T>
+    static DEVICE After step(OfGates wu, OfGates uy, float, OfStates states) {
+        OfGates kept = sum<T>(wu, uy);
         float x = sigmoid(kept.v[1]) * states.v[0] + sigmoid(kept.v[2]) * tanhf(kept.v[0]);
         return {kept, sigmoid(kept.v[3]) * tanhf(x), {{x, 0.0f, 0.0f}}};
     }
-    static DEVICE Back back(OfGates kept, OfGates, float, OfStates before, OfStates after, float gy, OfStates states) {
+    static DEVICE Back back(OfGates kept, OfGates, OfStates before, OfStates after, float gy, OfStates states) {
         float z = tanhf(kept.v[0]), f = sigmoid(kept.v[1]), i = sigmoid(kept.v[2]), o = sigmoid(kept.v[3]);
         float y = tanhf(after.v[0]), gx = through_tanh(gy * o, y) + states.v[0];
         OfGates g = {{through_tanh(gx * i, z), through_sigmoid(gx * before.v[0], f), through_sigmoid(gx * z, i),
                       through_sigmoid(gy * y, o)}};
-        return {g, g, 0.0f, {{gx * f, 0.0f, 0.0f}}};
+        return {g, g, {{gx * f, 0.0f, 0.0f}}};
     }
 };
 
 struct SLstm {
     static constexpr int OWN_GATES = 4, OWN_STATES = 3;
-    static constexpr bool APART = false, DIRECT = false;
+    static constexpr bool APART = false;
     static DEVICE float initial(int state) { return state == 2 ? -1e30f : 0.0f; }
     static DEVICE float log_f(OfGates kept, OfStates before) { return before.v[2] - softplus(-kept.v[1]); }
-    static DEVICE After step(OfGates wu, OfGates uy, float, float, OfStates states) {
-        OfGates kept = sum(wu, uy);
+    template <class T>
+    static DEVICE After step(OfGates wu, OfGates uy, float, OfStates states) {
+        OfGates kept = sum<T>(wu, uy);
         float log_f = SLstm::log_f(kept, states), m = fmaxf(log_f, kept.v[2]);
         float f = exp2_fast(LOG2E * (log_f - m)), i = exp2_fast(LOG2E * (kept.v[2] - m));
         float c = f * states.v[0] + i * tanhf(kept.v[0]), n = f * states.v[1] + i;
         return {kept, sigmoid(kept.v[3]) * (c / n), {{c, n, m}}};
     }
-    static DEVICE Back back(OfGates kept, OfGates, float, OfStates before, OfStates after, float gy, OfStates states) {
+    static DEVICE Back back(OfGates kept, OfGates, OfStates before, OfStates after, float gy, OfStates states) {
         float z = tanhf(kept.v[0]), o = sigmoid(kept.v[3]), m = after.v[2], n = after.v[1], ratio = after.v[0] / n;
         float f = exp2_fast(LOG2E * (log_f(kept, before) - m)), i = exp2_fast(LOG2E * (kept.v[2] - m));
         float gc = states.v[0] + gy * o / n, gn = states.v[1] - gy * o * ratio / n;
         float gf = gc * before.v[0] + gn * before.v[1], gi = gc * z + gn;
         OfGates g = {{through_tanh(gc * i, z), gf * f * sigmoid(-kept.v[1]), gi * i, through_sigmoid(gy * ratio, o)}};
-        return {g, g, 0.0f, {{gc * f, gn * f, 0.0f}}};
+        return {g, g, {{gc * f, gn * f, 0.0f}}};
     }
 };
 
@@ -162,13 +190,15 @@ DEVICE void multiply(float (&sums)[EACH][VECTORS], Ptr<float> rows, Ptr<float> f
     }
 }
 
+// The states of a sequence after the step at `time`, of all steps or of the only one that is kept; the initial ones
+// before the first.
 template <class C>
-DEVICE OfStates states_at(Ptr<const float> states, Place at, uint32_t row, uint32_t time, bool any) {
+DEVICE OfStates states_at(Ptr<const float> states, Place at, uint32_t row, uint32_t time, bool is_first) {
     OfStates found = {{0.0f, 0.0f, 0.0f}};
 #pragma unroll
     for (int i = 0; i < C::OWN_STATES; ++i) {
         found.v[i] = C::initial(i);
-        if (any) found.v[i] = states[at.at(row, time, i, C::OWN_STATES)];
+        if (!is_first) found.v[i] = states[at.at(row, time, i, C::OWN_STATES)];
     }
     return found;
 }
@@ -187,8 +217,8 @@ DEVICE void store_gates(Ptr<T> to, Place at, uint32_t row, OfGates x) {
     for (int g = 0; g < C::OWN_GATES; ++g) to[at.at(row, at.t, g, C::OWN_GATES)] = from_float<T>(x.v[g]);
 }
 
-// wu and kept: (batch, len, gates, d); states: (batch, len, states, d); u: (gates, d, d). `kept` and `before`, which
-// gets y_{t-1}, may be null.
+// wu and kept: (batch, len, gates, d); states: (batch, len, states, d); u: (gates, d, d). `before` gets y_{t-1}. Without a
+// backward pass `before` and `kept` are null, and `states` is (batch, states, d), of the last step.
 template <class C, class T>
 DEVICE void forward(Ptr<const T> wu, Ptr<const float> u, Ptr<const float> bias, Ptr<T> y, Ptr<T> before, Ptr<T> kept,
                     Ptr<float> states, Place at) {
@@ -221,24 +251,28 @@ DEVICE void forward(Ptr<const T> wu, Ptr<const float> u, Ptr<const float> bias, 
         OfGates uy = {{0.0f, 0.0f, 0.0f, 0.0f}};
 #pragma unroll
         for (int g = 0; g < C::OWN_GATES; ++g) uy.v[g] = sums[i][g];
-        float last = 0.0f;
-        if (at.t > 0) last = to_float(ys[at.at(row, at.t - 1, 0, 1)]);
-        OfStates old = states_at<C>(known, at, row, at.t - 1, at.t > 0);
-        After now = C::step(gates_at<C, T>(wu, at, row), uy, of_bias, last, old);
-        y[at.at(row, at.t, 0, 1)] = from_float<T>(now.y);
-        if (before != nullptr) before[at.at(row, at.t, 0, 1)] = from_float<T>(last);
-        if (kept != nullptr) store_gates<C, T>(kept, at, row, now.kept);
+        Place of_states = at;
+        if (kept == nullptr) of_states.len = 1;
+        uint32_t now = kept == nullptr ? 0 : at.t, old = kept == nullptr ? 0 : at.t - 1;
+        OfStates last = states_at<C>(known, of_states, row, old, at.t == 0);
+        After next = C::template step<T>(gates_at<C, T>(wu, at, row), uy, of_bias, last);
+        y[at.at(row, at.t, 0, 1)] = from_float<T>(next.y);
+        if (before != nullptr) {
+            T y_before = from_float<T>(0.0f);
+            if (at.t > 0) y_before = ys[at.at(row, at.t - 1, 0, 1)];
+            before[at.at(row, at.t, 0, 1)] = y_before;
+        }
+        if (kept != nullptr) store_gates<C, T>(kept, at, row, next.kept);
 #pragma unroll
-        for (int s = 0; s < C::OWN_STATES; ++s) states[at.at(row, at.t, s, C::OWN_STATES)] = now.states.v[s];
+        for (int s = 0; s < C::OWN_STATES; ++s) states[of_states.at(row, now, s, C::OWN_STATES)] = next.states.v[s];
     }
 }
 
-// carry: (batch, states, d), the gradients of the states, and direct: (batch, d), that of y beside U, both from the
-// step behind and replaced by those of this one. guy: as gwu, for the gradient of U y where it is not that of W u.
+// carry: (batch, states, d), the gradients of the states after step t, replaced by those of the states before it. guy: as
+// gwu, for the gradient of U y where it is not that of W u.
 template <class C, class T>
-DEVICE void backward(Ptr<const T> wu, Ptr<const float> u, Ptr<const T> before, Ptr<const T> kept,
-                     Ptr<const float> states, Ptr<const T> gy, Ptr<T> gwu, Ptr<T> guy, Ptr<float> carry,
-                     Ptr<float> direct, Place at) {
+DEVICE void backward(Ptr<const T> wu, Ptr<const float> u, Ptr<const T> kept, Ptr<const float> states, Ptr<const T> gy,
+                     Ptr<T> gwu, Ptr<T> guy, Ptr<float> carry, Place at) {
     SHARED(float, rows, ROWS * PADDED);
     SHARED(float, factors, CHANNELS * PADDED);
     Ptr<const T> later = C::APART ? guy : gwu;
@@ -264,23 +298,17 @@ DEVICE void backward(Ptr<const T> wu, Ptr<const float> u, Ptr<const T> before, P
         uint32_t row = at.row(i);
         if (row >= at.batch) continue;
         float g = to_float(gy[at.at(row, at.t, 0, 1)]) + sums[i][0];
-        uint64_t of_row = uint64_t(row) * width + at.channel();
-        if (C::DIRECT && !is_last) g += direct[of_row];
         OfStates grads = {{0.0f, 0.0f, 0.0f}};
 #pragma unroll
         for (int s = 0; s < C::OWN_STATES; ++s)
             if (!is_last) grads.v[s] = carry[(uint64_t(row) * C::OWN_STATES + s) * width + at.channel()];
-        OfStates old = states_at<C>(states, at, row, at.t - 1, at.t > 0), now = states_at<C>(states, at, row, at.t, true);
+        OfStates old = states_at<C>(states, at, row, at.t - 1, at.t == 0);
+        OfStates now = states_at<C>(states, at, row, at.t, false);
         OfGates inputs = {{0.0f, 0.0f, 0.0f, 0.0f}};
-        float last = 0.0f;
-        if (C::DIRECT) {
-            inputs = gates_at<C, T>(wu, at, row);
-            last = to_float(before[at.at(row, at.t, 0, 1)]);
-        }
-        Back back = C::back(gates_at<C, T>(kept, at, row), inputs, last, old, now, g, grads);
+        if (C::APART) inputs = gates_at<C, T>(wu, at, row);
+        Back back = C::back(gates_at<C, T>(kept, at, row), inputs, old, now, g, grads);
         store_gates<C, T>(gwu, at, row, back.wu);
         if (C::APART) store_gates<C, T>(guy, at, row, back.uy);
-        if (C::DIRECT) direct[of_row] = back.y;
 #pragma unroll
         for (int s = 0; s < C::OWN_STATES; ++s)
             carry[(uint64_t(row) * C::OWN_STATES + s) * width + at.channel()] = back.states.v[s];
@@ -293,13 +321,14 @@ DEVICE void backward(Ptr<const T> wu, Ptr<const float> u, Ptr<const T> before, P
            uint32_t width, uint32_t t) {                                                                          \
         forward<C, T>(wu, u, bias, y, before, kept, states, {batch, len, width, t});                              \
     }                                                                                                             \
-    KERNEL(name##_backward_##io, THREADS, Global<const T> wu, Global<const float> u, Global<const T> before,      \
-           Global<const T> kept, Global<const float> states, Global<const T> gy, Global<T> gwu, Global<T> guy,    \
-           Global<float> carry, Global<float> direct, uint32_t batch, uint32_t len, uint32_t width, uint32_t t) { \
-        backward<C, T>(wu, u, before, kept, states, gy, gwu, guy, carry, direct, {batch, len, width, t});         \
+    KERNEL(name##_backward_##io, THREADS, Global<const T> wu, Global<const float> u, Global<const T> kept,        \
+           Global<const float> states, Global<const T> gy, Global<T> gwu, Global<T> guy, Global<float> carry,     \
+           uint32_t batch, uint32_t len, uint32_t width, uint32_t t) {                                            \
+        backward<C, T>(wu, u, kept, states, gy, gwu, guy, carry, {batch, len, width, t});                         \
     }
 
 #define CELLS(io, T)                 \
+    RECURRENT(linear, Linear, io, T) \
     RECURRENT(elman, Elman, io, T)   \
     RECURRENT(gru, Gru, io, T)       \
     RECURRENT(lstm, Lstm, io, T)     \

@@ -1,4 +1,5 @@
-// Parts of a tensor along an axis: one thread per element of the whole.
+// A tensor taken apart along an axis, and parts put together, where absent ones are zero: one thread per element of the
+// whole.
 #include "maps.cuh"
 
 // The part that holds a column of the whole, and the column there.
@@ -16,7 +17,7 @@ DEVICE Piece piece(uint32_t column, uint32_t width0, uint32_t width1, uint32_t w
 }
 
 #define SPLIT(io, T)                                                                                         \
-    KERNEL(split_forward_##io, 256, Global<const T> x, Table<T, MAPS> parts, uint32_t count, uint32_t width, \
+    KERNEL(take_apart_##io, 256, Global<const T> x, Table<T, MAPS> parts, uint32_t count, uint32_t width, \
            uint32_t width0, uint32_t width1, uint32_t width2, uint32_t width3) {                             \
         uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;                                                  \
         if (i >= count) return;                                                                              \
@@ -24,7 +25,7 @@ DEVICE Piece piece(uint32_t column, uint32_t width0, uint32_t width1, uint32_t w
         T value = x[i];                                                                                      \
         one_of(p.part, parts)[uint64_t(i / width) * p.width + p.column] = value;                             \
     }                                                                                                        \
-    KERNEL(split_backward_##io, 256, Table<const T, MAPS> gparts, Global<T> gx, uint32_t count,              \
+    KERNEL(put_together_##io, 256, Table<const T, MAPS> gparts, Global<T> gx, uint32_t count,              \
            uint32_t width, uint32_t width0, uint32_t width1, uint32_t width2, uint32_t width3) {             \
         uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;                                                  \
         if (i >= count) return;                                                                              \

@@ -17,14 +17,16 @@ fn emit_commit() {
         println!("cargo::rustc-env=DSF_GIT_COMMIT={commit}");
         println!("cargo::rustc-env=DSF_GIT_DIRTY={}", changed.is_some_and(|c| !c.is_empty()));
     }
-    // The log of HEAD grows with every commit and checkout. The index, which does without it, changes with every
-    // `git status`, too.
+    // The log of HEAD grows with every commit and checkout. Without one (core.logAllRefUpdates=false) the index is watched,
+    // which a `git status` may rewrite as well.
     let path = |of: &str| git(&["rev-parse", "--git-path", of]);
     let log = path("logs/HEAD").filter(|path| Path::new(path).exists());
     for watched in path("HEAD").into_iter().chain(log.or_else(|| path("index"))) {
         println!("cargo::rerun-if-changed={watched}");
     }
-    println!("cargo::rerun-if-changed=cuda");
+    for watched in ["cuda", "Cargo.toml", "Cargo.lock"] {
+        println!("cargo::rerun-if-changed={watched}");
+    }
     // Tests and their snapshots are no part of the program.
     let rooms = std::fs::read_dir("src").into_iter().flatten().flatten().map(|entry| entry.path());
     for room in rooms.filter(|room| !room.ends_with("tests")) {

@@ -225,9 +225,9 @@ impl BlockRecurrence {
             return Ok(([self.wgates.clone(), self.bgates.clone()], None));
         }
         let parts = |t: &Tensor| ops::split(t, 0, &[2 * e, output]);
-        let (mut w, mut b) = (parts(&self.wgates)?, parts(&self.bgates)?);
-        let output = [w.remove(1), b.remove(1)];
-        Ok(([w.remove(0), b.remove(0)], Some(output)))
+        let (w, b) = (parts(&self.wgates)?, parts(&self.bgates)?);
+        let of = |i: usize| [w[i].clone(), b[i].clone()];
+        Ok((of(0), Some(of(1))))
     }
 }
 

@@ -105,24 +105,19 @@ impl GateLoop {
     }
 }
 
-fn product(x: &Tensor, y: &Tensor) -> Result<Tensor> {
-    (Expression::of(x) * Expression::of(y)).tensor()
-}
-
 impl Mixer for GateLoop {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
         let GateLoopInputs { a, k, v, gated_q } = self.project(u, cx)?;
-        let kv = self.to_param_dtype(&product(&k, &v)?)?;
+        let kv = self.to_param_dtype(&(Expression::of(&k) * Expression::of(&v)).tensor()?)?;
         let (batch, seq_len, d) = kv.dims3()?;
         let pair = |re: &Tensor, im: &Tensor| -> Result<Tensor> {
-            let parts = [re, im].map(|part| ops::reshape(part, (batch, seq_len, 1, d)));
-            let [re, im] = parts;
+            let [re, im] = [re, im].map(|part| ops::reshape(part, (batch, seq_len, 1, d)));
             ops::join(&[re?, im?], 2) // (batch, seq_len, 2, d)
         };
         let h = ops::complex_scan(&pair(&a.re, &a.im)?, &pair(&kv, &kv.zeros_like()?)?)?;
         let h = ops::reshape(&ops::split(&h, 2, &[1, 1])?[0], (batch, seq_len, d))?; // Re h
         let h = cx.select(&h)?.to_dtype(u.dtype())?;
-        linear(&product(&gated_q, &h)?, &self.wout, None)
+        linear(&(Expression::of(&gated_q) * Expression::of(&h)).tensor()?, &self.wout, None)
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {

@@ -162,7 +162,8 @@ impl Hyena {
             (Expression::of(&x) * self.freq).sin().tensor()
         };
         let hidden = layer(&layer(&features, &self.first)?, &self.second)?; // (len, hidden)
-                                                                            // e^{-decay t}, (len, (N - 1) d)
+
+        // e^{-decay t}, (len, (N - 1) d).
         let window = (Expression::of(&times) * -Expression::of(&self.decay.unsqueeze(0)?)).exp();
         let taps = linear(&hidden, &self.last, None)?;
         (Expression::of(&taps) * window).tensor()?.t()?.contiguous()

@@ -11,10 +11,9 @@
 //! | D | feedthrough | `(d)` |
 
 use super::complex_state::Glu;
-use super::sequential::unroll;
 use super::{Mixer, MixerSpec, Recurrent, State};
 use crate::nn::{linear, Cx, Init, Params};
-use crate::ops;
+use crate::ops::{self, RecurrentCell};
 use candle_core::{Result, Tensor};
 
 pub(super) struct LinearRnn {
@@ -52,7 +51,7 @@ impl LinearRnn {
 impl Mixer for LinearRnn {
     fn forward(&self, u: &Tensor, cx: &Cx) -> Result<Tensor> {
         let bu = linear(u, &self.b, None)?;
-        let h = unroll(&bu, &self.a, self.init(u.dim(0)?)?, |bu, ah, _| Ok(vec![(bu + ah)?]))?;
+        let h = ops::recurrent(&bu, &self.a, &RecurrentCell::Linear)?;
         self.readout(&cx.select(&h)?, &cx.select(u)?)
     }
 

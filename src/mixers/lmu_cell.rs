@@ -11,7 +11,6 @@
 //! | U_x, U_h, U_m | kernels of token, output and memory, W in the paper | `(d, d)`, the same, `(d, inputs · n)` |
 
 use super::delay_system::{inputs, theta, DelaySystem};
-use super::sequential::unroll;
 use super::{Mixer, MixerSpec, Recurrent, State};
 use crate::nn::{linear, Cx, Init, Params};
 use crate::ops;
@@ -137,4 +136,21 @@ impl Recurrent for LmuCell {
         *state = State(vec![Tensor::cat(&[&y, &m], 1)?]);
         Ok(y)
     }
+}
+
+/// Outputs `(batch, seq_len, d)` of steps along `wu` = W u + b `(batch, seq_len, gates · d)`. A step maps W u_t + b,
+/// U y_{t-1} and the state, whose first tensor is y_{t-1}, to the next state.
+fn unroll(
+    wu: &Tensor,
+    u_y: &Tensor,
+    initial: State,
+    step: impl Fn(&Tensor, &Tensor, &[Tensor]) -> Result<Vec<Tensor>>,
+) -> Result<Tensor> {
+    let mut state: Vec<Tensor> = initial.0.iter().map(|x| x.to_dtype(wu.dtype())).collect::<Result<_>>()?;
+    let mut ys = Vec::with_capacity(wu.dim(1)?);
+    for wu in ops::time_steps(wu)? {
+        state = step(&wu, &linear(&state[0], u_y, None)?, &state)?;
+        ys.push(state[0].clone());
+    }
+    Tensor::stack(&ys, 1)
 }

@@ -12,13 +12,13 @@
 //!
 //! The variant `large` is [`mlstm_large`](super::mlstm_large).
 
-use super::matrix_state::{self, log_sigmoid, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
-use super::mlstm_cell::{forget_bias, normaliser, stabilised, CellInputs};
+use super::matrix_state::{self, work, HeadSizes, MatrixMixer, MatrixState, ScanInputs};
+use super::mlstm_cell::{forget_bias, log_gates, normaliser, stabilised, CellInputs};
 use super::mlstm_large::{self, MLstmLarge};
 use super::rotary::RotaryPositions;
 use super::{Entry, Family, Growth, MixerSpec, StateNormPlace};
-use crate::nn::{linear, project, Init, Map, Params};
-use crate::ops::{self, Expression};
+use crate::nn::{project, Init, Map, Params};
+use crate::ops::Expression;
 use candle_core::{Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -103,10 +103,7 @@ impl MLstm {
 impl MLstm {
     /// ln i and ln f along u, `(batch, seq_len, heads)` each.
     fn log_gates(&self, u: &Tensor) -> Result<[Tensor; 2]> {
-        let [w, b] = [0, 1].map(|part| ops::join(&[&self.i[part], &self.f[part]], 0));
-        let gates = linear(u, &w?, Some(&b?))?;
-        let gates = ops::split(&gates, 2, &[self.sizes.heads; 2])?;
-        Ok([gates[0].clone(), log_sigmoid(&gates[1])?])
+        log_gates(u, &self.i, &self.f, None)
     }
 }
 

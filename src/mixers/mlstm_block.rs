@@ -14,8 +14,8 @@
 
 use super::blockwise::{blocks, dense};
 use super::gated_block::GatedInput;
-use super::matrix_state::{head_rms_scale, log_sigmoid, HeadSizes};
-use super::mlstm_cell::{forget_bias, normaliser, CellInputs};
+use super::matrix_state::{head_rms_scale, HeadSizes};
+use super::mlstm_cell::{forget_bias, log_gates, normaliser, CellInputs};
 use super::rotary::RotaryPositions;
 use super::{Core, Entry, Family, Growth, Mixer, MixerSpec, MixerWork, Recurrent, State, StateNormPlace};
 use crate::ltv::{Inner, Ltv};
@@ -112,15 +112,13 @@ impl MLstmBlock {
         let a = ops::silu(convolved)?;
         let map = |w: &Tensor, x: &Tensor| linear(x, &dense(w, self.input.width)?, None);
         let (q, k, v) = (map(&self.wq, &a)?, map(&self.wk, &a)?, map(&self.wv, x)?);
-        let [w, b] = [0, 1].map(|part| ops::join(&[&self.i[part], &self.f[part]], 0));
-        let gates = linear(&ops::join(&[&q, &k, &v], q.rank() - 1)?, &w?, Some(&b?))?;
-        let gates = ops::split(&gates, 2, &[sizes.heads; 2])?;
-        let [log_i, log_f] = [gates[0].clone(), log_sigmoid(&gates[1])?];
+        let qkv = ops::join(&[&q, &k, &v], q.rank() - 1)?;
+        let log_gates = log_gates(&qkv, &self.i, &self.f, None)?;
         // Centred values make the state's output centred, so that a layer norm of it is an RMS norm.
         let v = sizes.split(&v)?;
         let v = v.broadcast_sub(&v.mean_keepdim(D::Minus1)?)?;
         let k = (sizes.split(&k)? * (sizes.features as f64).powf(-0.5))?;
-        let cell = CellInputs::new(sizes.split(&cx.select(&q)?)?, &k, &v, [log_i, log_f], at)?;
+        let cell = CellInputs::new(sizes.split(&cx.select(&q)?)?, &k, &v, log_gates, at)?;
         Ok(BlockInputs { cell, a: cx.select(&a)?, z: ops::silu(z)? })
     }
 

@@ -1,10 +1,10 @@
 //! Cell of mLSTM, which the bare mixer, the block of xLSTM and the layer of xLSTM 7B share: gates divided by e^m
 //! against overflow, a column of ones that accumulates the normaliser, and the normaliser's lower bound.
 
-use super::matrix_state::{HeadSizes, ScanInputs};
+use super::matrix_state::{log_sigmoid, HeadSizes, ScanInputs};
 use super::rotary::RotaryPositions;
 use super::running_max::running_max;
-use crate::nn::Cx;
+use crate::nn::{linear, Cx};
 use crate::ops::{self, rng::Rng};
 use candle_core::{Result, Tensor, D};
 
@@ -43,6 +43,20 @@ impl CellInputs {
         let v = ops::join(&[v, &ones], 3)?; // (batch, seq_len, heads, e + 1)
         Ok(Self { scan: ScanInputs { q, k, v, g: log_f.unsqueeze(3)?, rank_one: None }, gate, floor })
     }
+}
+
+/// ln i and ln f `(batch, seq_len, heads)` of u, for maps `[W, b]` to the pre-activations of each, which lie within
+/// `cap` · tanh if there is one.
+pub(super) fn log_gates(u: &Tensor, i: &[Tensor; 2], f: &[Tensor; 2], cap: Option<f64>) -> Result<[Tensor; 2]> {
+    let [w, b] = [0, 1].map(|part| ops::join(&[&i[part], &f[part]], 0));
+    let gates = linear(u, &w?, Some(&b?))?;
+    let gates = match cap {
+        Some(cap) => (ops::tanh(&(gates / cap)?)? * cap)?,
+        None => gates,
+    };
+    let heads = gates.dim(2)? / 2;
+    let gates = ops::split(&gates, 2, &[heads; 2])?;
+    Ok([gates[0].clone(), log_sigmoid(&gates[1])?])
 }
 
 /// Factor 1 / (max(|n·q|, floor) + eps) of the values in o `(batch, rows, heads, e + 1)`, `(batch, rows, heads · e)`.

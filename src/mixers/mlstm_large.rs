@@ -12,8 +12,8 @@
 //!
 //! The norm subtracts the mean of each head. With biases it has one as well, as in the public code.
 
-use super::matrix_state::{head_rms_scale, log_sigmoid, value_width, HeadSizes, VALUE_WIDTH};
-use super::mlstm_cell::{forget_bias, normaliser, CellInputs};
+use super::matrix_state::{head_rms_scale, value_width, HeadSizes, VALUE_WIDTH};
+use super::mlstm_cell::{forget_bias, log_gates, normaliser, CellInputs};
 use super::running_max::running_max_with_gradient;
 use super::{Core, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State, FALSE_OR_TRUE, NORM_EPS};
 use crate::ltv::{Inner, Ltv};
@@ -143,14 +143,7 @@ impl MLstmLarge {
 
     /// ln i and ln f along u, `(batch, seq_len, heads)` each.
     fn log_gates(&self, u: &Tensor) -> Result<[Tensor; 2]> {
-        let [w, b] = [0, 1].map(|part| ops::join(&[&self.i[part], &self.f[part]], 0));
-        let gates = linear(u, &w?, Some(&b?))?;
-        let gates = match self.gate_cap {
-            Some(cap) => (ops::tanh(&(gates / cap)?)? * cap)?,
-            None => gates,
-        };
-        let gate = |i: usize| gates.narrow(2, i * self.sizes.heads, self.sizes.heads)?.contiguous();
-        Ok([gate(0)?, log_sigmoid(&gate(1)?)?])
+        log_gates(u, &self.i, &self.f, self.gate_cap)
     }
 
     /// Inputs along u `(batch, seq_len, d)`, given the stabilisers `m` and those one token earlier,

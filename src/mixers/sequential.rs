@@ -95,20 +95,3 @@ pub(super) fn initial_state(cell: &RecurrentCell, like: &Tensor, batch: usize) -
     let states = cell.initial().iter().map(|&value| zeros.affine(0.0, value));
     Ok(State(states.collect::<Result<_>>()?))
 }
-
-/// Outputs `(batch, seq_len, d)` of steps along `wu` = W u + b `(batch, seq_len, gates · d)`. A step maps W u_t + b,
-/// U y_{t-1} and the state, whose first tensor is y_{t-1}, to the next state.
-pub(super) fn unroll(
-    wu: &Tensor,
-    u_y: &Tensor,
-    initial: State,
-    step: impl Fn(&Tensor, &Tensor, &[Tensor]) -> Result<Vec<Tensor>>,
-) -> Result<Tensor> {
-    let mut state: Vec<Tensor> = initial.0.iter().map(|x| x.to_dtype(wu.dtype())).collect::<Result<_>>()?;
-    let mut ys = Vec::with_capacity(wu.dim(1)?);
-    for wu in ops::time_steps(wu)? {
-        state = step(&wu, &linear(&state[0], u_y, None)?, &state)?;
-        ys.push(state[0].clone());
-    }
-    Tensor::stack(&ys, 1)
-}

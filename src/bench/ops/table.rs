@@ -300,9 +300,8 @@ const GATED: Op = Op {
 /// A recurrent network of width d.
 const RECURRENT: Op = Op {
     sizes: ShapeSet::Square,
-    states: true,
     inputs: |s| recurrent(s, 1),
-    elements: OpShape::elements,
+    elements: |e| e.channels() * e.width as f64,
     floor: |e| floors::recurrent(e, 1),
     below: "each step is a product of few rows, and a pass over the gates, that wait for the step before",
     ..POINTWISE

@@ -41,6 +41,11 @@ impl CpuOp for Linear {
     }
 }
 
+/// Rows per task of the weights' gradients: a function of the sizes alone.
+pub(crate) fn rows_per_task(rows: usize) -> usize {
+    rows.div_ceil(MAX_TASKS).next_multiple_of(ROWS)
+}
+
 impl Linear {
     /// The gradient of x: Σ over maps of gy W.
     fn grad_x<F: Float>(&self, call: &Backward<F>) -> Vec<F> {
@@ -86,9 +91,8 @@ impl Linear {
         (sum_parts(&gw, size), sum_parts(&gb, out))
     }
 
-    /// Rows per task: a function of the sizes alone.
     fn task(&self) -> usize {
-        self.rows().div_ceil(MAX_TASKS).next_multiple_of(ROWS)
+        rows_per_task(self.rows())
     }
 
     fn weight<'a, F: Float>(&self, ins: &[&'a [F]], map: usize) -> View<'a, F> {

@@ -2,6 +2,7 @@
 
 use super::rules::{After, Before, CellRule, OfGates, OfStates, Passed, StepGrads, MOST_GATES, MOST_STATES};
 use super::{Recurrent, Sizes};
+use crate::linear::cpu::rows_per_task;
 use crate::runtime::autograd::{Backward, CpuOp, Forward, Used};
 use crate::runtime::float::Float;
 use crate::runtime::gemm::{product, product_by, Right, View};
@@ -19,17 +20,19 @@ const SMALL_PRODUCT: usize = 256;
 const SLAB: usize = 64;
 
 impl<R: CellRule> CpuOp for Recurrent<R> {
-    /// y; then, for each step, the pre-activations of its gates and the states behind it.
+    /// y; then, if tracked, the pre-activations of each step's gates and the states after it.
     fn forward<F: Float>(&self, Forward { ins, tracked }: Forward<F>) -> Vec<Vec<F>> {
         let Sizes { batch, len, width } = self.0;
-        let (each, kept_each) = (self.sequences() * len, Self::KEPT * width);
+        let sequences = self.sequences();
+        let steps = if tracked { len } else { 1 };
+        let kept_each = Self::KEPT * width;
         let mut y = zeros(batch * len * width);
-        let mut kept = zeros(batch * len * kept_each);
+        let mut kept = zeros(batch * steps * kept_each);
         let map = Right::of(View::new(ins[1], width).t());
-        y.chunks_mut(each * width)
-            .zip(kept.chunks_mut(each * kept_each))
-            .zip(ins[0].chunks(each * R::GATES * width))
-            .in_parallel(|((y, kept), wu)| self.forward_sequences(wu, &map, self.bias(ins), y, kept));
+        y.chunks_mut(sequences * len * width)
+            .zip(kept.chunks_mut(sequences * steps * kept_each))
+            .zip(ins[0].chunks(sequences * len * R::GATES * width))
+            .in_parallel(|((y, kept), wu)| self.forward_sequences(wu, &map, self.bias(ins), y, (kept, steps)));
         match tracked {
             true => vec![y, kept],
             false => vec![y],
@@ -37,20 +40,15 @@ impl<R: CellRule> CpuOp for Recurrent<R> {
     }
 
     fn backward<F: Float>(&self, call: Backward<F>) -> Vec<Vec<F>> {
-        let Sizes { batch, len, width } = self.0;
+        let Sizes { len, width, .. } = self.0;
         let Used { value: y, grad } = call.only();
         let (wu, kept) = (call.ins[0], call.saved[0]);
-        let (sequences, gates) = (self.sequences(), R::GATES * width);
-        let each = sequences * len;
+        let (each, gates) = (self.sequences() * len, R::GATES * width);
         let map = Right::of(View::new(call.ins[1], width));
         let mut gwu = zeros(wu.len());
         let mut guy = zeros(if R::APART { wu.len() } else { 0 });
-        let mut apart: Vec<Option<&mut [F]>> = match R::APART {
-            true => guy.chunks_mut(each * gates).map(Some).collect(),
-            false => (0..batch.div_ceil(sequences)).map(|_| None).collect(),
-        };
         gwu.chunks_mut(each * gates)
-            .zip(apart.drain(..))
+            .zip(guy.chunks_mut(each * gates).map(Some).chain(std::iter::repeat_with(|| None)))
             .zip(wu.chunks(each * gates).zip(kept.chunks(each * Self::KEPT * width)))
             .zip(y.chunks(each * width).zip(grad.chunks(each * width)))
             .in_parallel(|(((gwu, guy), (wu, kept)), (y, gy))| {
@@ -94,24 +92,34 @@ impl<R: CellRule> Recurrent<R> {
         R::INITIAL[1..].iter().flat_map(|&value| vec![F::of(value); self.0.width]).collect()
     }
 
-    fn forward_sequences<F: Float>(&self, wu: &[F], map: &Right<F>, bias: &[F], y: &mut [F], kept: &mut [F]) {
+    /// Writes y. `kept` has as many rows per sequence as its second part says; a step writes its own, or the only one.
+    fn forward_sequences<F: Float>(
+        &self,
+        wu: &[F],
+        map: &Right<F>,
+        bias: &[F],
+        y: &mut [F],
+        (kept, steps): (&mut [F], usize),
+    ) {
         let Sizes { len, width, .. } = self.0;
-        let (gates, kept_each, initial) = (R::GATES * width, Self::KEPT * width, self.initial());
+        let (gates, kept_each) = (R::GATES * width, Self::KEPT * width);
         let sequences = y.len() / (len * width);
-        let (mut uy, none) = (zeros(sequences * gates), zeros(width));
+        let (mut uy, none, mut states) = (zeros(sequences * gates), zeros(width), self.initial());
         for t in 0..len {
             if t > 0 {
                 product_by(&mut uy, gates, View::strided(&y[(t - 1) * width..], width, len * width), map, false);
             }
             for s in 0..sequences {
                 let at = s * len + t;
+                let kept_at = |t: usize| (s * steps + t % steps) * kept_each;
+                if t > 0 {
+                    states.copy_from_slice(&kept[kept_at(t - 1)..][gates..kept_each]);
+                }
                 let (before_y, y) = y[..(at + 1) * width].split_at_mut(at * width);
-                let (before, kept) = kept[..(at + 1) * kept_each].split_at_mut(at * kept_each);
-                let states = if t == 0 { &initial } else { &before[(at - 1) * kept_each + gates..] };
                 let before_y = if t == 0 { &none } else { &before_y[(at - 1) * width..] };
-                let (kept, after) = kept.split_at_mut(gates);
-                let row = StepRow { wu: &wu[at * gates..][..gates], uy: &uy[s * gates..][..gates], bias, states };
-                step_row::<R, F>(row, before_y, y, kept, after);
+                let (kept, after) = kept[kept_at(t)..][..kept_each].split_at_mut(gates);
+                let (wu, uy) = (&wu[at * gates..][..gates], &uy[s * gates..][..gates]);
+                step_row::<R, F>(StepRow { wu, uy, bias, states: &states }, before_y, y, kept, after);
             }
         }
     }
@@ -159,18 +167,26 @@ impl<R: CellRule> Recurrent<R> {
         }
     }
 
-    /// The gradient of U: Σ over steps, from the last to the second, of that of U y_{t-1} times y_{t-1}.
+    /// The gradient of U: Σ over steps, from the last to the second, of that of U y_{t-1} times y_{t-1}. A step's sum over
+    /// the batch has the parts of [`linear`](crate::linear())'s.
     fn grad_map<F: Float>(&self, guy: &[F], y: &[F]) -> Vec<F> {
-        let Sizes { len, width, .. } = self.0;
-        let gates = R::GATES * width;
+        let Sizes { batch, len, width } = self.0;
+        let (gates, part) = (R::GATES * width, rows_per_task(batch));
         let mut grad = zeros(gates * width);
         grad.chunks_mut(SLAB * width).enumerate().in_parallel(|(i, grad)| {
             let rows = grad.len() / width;
-            let mut of_step = zeros(grad.len());
+            let (mut of_step, mut of_part) = (zeros(grad.len()), zeros(grad.len()));
             for t in (1..len).rev() {
-                let guy = View::strided(&guy[t * gates + i * SLAB..], rows, len * gates);
-                let y = View::strided(&y[(t - 1) * width..], width, len * width);
-                product(&mut of_step, width, guy.t(), y, false);
+                for first in (0..batch).step_by(part) {
+                    let end = batch.min(first + part) * len;
+                    let guy = View::strided(&guy[(first * len + t) * gates + i * SLAB..end * gates], rows, len * gates);
+                    let y = View::strided(&y[(first * len + t - 1) * width..end * width], width, len * width);
+                    let to = if first == 0 { &mut of_step } else { &mut of_part };
+                    product(to, width, guy.t(), y, false);
+                    if first > 0 {
+                        add_chunk(&mut of_step, &of_part);
+                    }
+                }
                 add_chunk(grad, &of_step);
             }
         });
@@ -214,7 +230,7 @@ struct BackRow<'a, F> {
     from_map: &'a [F],
 }
 
-/// Gradients of a sequence's inputs of a step; those of y beside U and of the states replace those behind the step.
+/// Gradients of a sequence's inputs of a step; those of y beside U, and of the states, replace those after the step.
 struct RowGrads<'a, F> {
     wu: &'a mut [F],
     uy: Option<&'a mut [F]>,

@@ -9,15 +9,17 @@ use crate::runtime::sums::sum_rows;
 use candle_core::{DType, Result};
 
 impl<R: CellRule> CudaOp for Recurrent<R> {
-    /// y; then, if tracked, y of the step before each, the pre-activations, and the states behind each step.
+    /// y; then, if tracked, y of the step before each, the pre-activations, and the states after each step.
     fn forward(&self, Launch { gpu, ins, tracked }: Launch) -> Result<Vec<Buffer>> {
         let Sizes { batch, len, width } = self.0;
         let (io, steps) = (ins[0].dtype(), batch * len);
+        let kept_steps = if tracked { steps } else { batch };
         let optional = |wanted: bool, dtype, count| wanted.then(|| gpu.alloc(dtype, count)).transpose();
         let mut y = gpu.alloc(io, steps * width)?;
         let mut before = optional(tracked, io, steps * width)?;
         let mut kept = optional(tracked, io, steps * R::GATES * width)?;
-        let mut states = optional(R::STATES > 0, DType::F32, steps * R::STATES * width)?;
+        let states = R::STATES_OF_KERNELS;
+        let mut states = optional(states > 0, DType::F32, kept_steps * states * width)?;
         let args: [Arg; 7] = [
             ins[0].into(),
             ins[1].into(),
@@ -36,23 +38,20 @@ impl<R: CellRule> CudaOp for Recurrent<R> {
         let Sizes { batch, len, width } = self.0;
         let LaunchBackward { gpu, ins, saved, .. } = call;
         let [before, kept, states @ ..] = saved else { unreachable!("the forward pass kept y and its gates") };
-        let io = ins[0].dtype();
+        let (io, of_states) = (ins[0].dtype(), R::STATES_OF_KERNELS);
         let optional = |wanted: bool, dtype, count| wanted.then(|| gpu.alloc(dtype, count)).transpose();
         let mut gwu = gpu.alloc(io, ins[0].len())?;
         let mut guy = optional(R::APART, io, ins[0].len())?;
-        let mut carry = optional(R::STATES > 0, DType::F32, batch * R::STATES * width)?;
-        let mut direct = optional(R::DIRECT, DType::F32, batch * width)?;
-        let args: [Arg; 10] = [
+        let mut carry = optional(of_states > 0, DType::F32, batch * of_states * width)?;
+        let args: [Arg; 8] = [
             ins[0].into(),
             ins[1].into(),
-            before.into(),
             kept.into(),
             states.first().map(Buffer::view).into(),
             call.only().grad.into(),
             (&mut gwu).into(),
             guy.as_mut().into(),
             carry.as_mut().into(),
-            direct.as_mut().into(),
         ];
         self.run(gpu, "backward", io, &args, (0..len).rev())?;
         let of_map = guy.as_ref().unwrap_or(&gwu).view();
@@ -76,9 +75,12 @@ impl<R: CellRule> Recurrent<R> {
     fn run(&self, gpu: &Gpu, pass: &str, io: DType, args: &[Arg], steps: impl Iterator<Item = usize>) -> Result<()> {
         let Sizes { batch, len, width } = self.0;
         let grid = Grid { blocks: [batch.div_ceil(ROWS), width.div_ceil(CHANNELS), 1], threads: THREADS, shared: 0 };
+        let name = format!("{}_{pass}", R::KERNELS);
+        let mut args = [args, &[batch.into(), len.into(), width.into(), Arg::U32(0)]].concat();
+        let last = args.len() - 1;
         for t in steps {
-            let kernel = Kernel::of(OP, &format!("{}_{pass}", R::KERNELS), io);
-            gpu.launch(kernel, grid, &[args, &[batch.into(), len.into(), width.into(), t.into()]].concat())?;
+            args[last] = t.into();
+            gpu.launch(Kernel::of(OP, &name, io), grid, &args)?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Recurrent networks whose gates read the previous output, a whole sequence in one op: Elman's network, GRU, LSTM and
+//! Recurrent networks whose step depends on U y_{t-1}, a whole sequence in one op: a linear network, Elman's, GRU, LSTM and
 //! the sLSTM of xLSTM. No scan can compute them, so each step is one product with the recurrent map and one pass over
 //! the gates. As separate ops, a step of an LSTM takes some twenty of them and as many backward.
 
@@ -10,21 +10,24 @@ mod rules;
 use crate::runtime::autograd::{apply_one, runs_on, Op};
 use crate::runtime::shape;
 use candle_core::{Result, Shape, Tensor};
-use rules::{CellRule, Elman, Gru, Lstm, SLstm};
+use rules::{CellRule, Elman, Gru, LinearNetwork, Lstm, SLstm};
 
-/// One step of a recurrent network, given the pre-activations W u_t + b and U y_{t-1} of its gates.
+/// One step of a recurrent network, given the parts W u_t + b and U y_{t-1} of the pre-activations of its gates. With a the
+/// pre-activation of the candidate, the gates r, z, f, i and o are σ of theirs, but for the exponential gate i of sLSTM.
 pub enum RecurrentCell {
-    /// y_t = tanh(z).
+    /// y_t = a.
+    Linear,
+    /// y_t = tanh(a).
     Elman,
-    /// y_t = n + z ⊙ (y_{t-1} - n) with n = tanh(W_n u_t + r ⊙ (U_n y_{t-1} + c)); gates r, z, n.
+    /// y_t = n + z ⊙ (y_{t-1} - n) with n = tanh(W_n u_t + b_n + r ⊙ (U_n y_{t-1} + c)); pre-activations of r, z and n.
     Gru {
         /// c `(d)`.
         bias: Tensor,
     },
-    /// x_t = f ⊙ x_{t-1} + i ⊙ tanh(z), y_t = o ⊙ tanh(x_t); gates z, f, i, o.
+    /// x_t = f ⊙ x_{t-1} + i ⊙ tanh(a), y_t = o ⊙ tanh(x_t); pre-activations a, then those of f, i and o.
     Lstm,
-    /// c_t = f c_{t-1} + i tanh(z), n_t = f n_{t-1} + i, y_t = o c_t / n_t, with an exponential gate i; c and n are
-    /// divided by e^m, where m is the largest exponent so far. Gates z, f, i, o.
+    /// c_t = f c_{t-1} + i tanh(a), n_t = f n_{t-1} + i, y_t = o c_t / n_t with i = e^(·), where c and n are kept divided by
+    /// e^m with m_t = max(ln f + m_{t-1}, ln i). Pre-activations a, then those of f, i and o.
     SLstm,
 }
 
@@ -32,6 +35,7 @@ impl RecurrentCell {
     /// Number of gates.
     pub fn gates(&self) -> usize {
         match self {
+            Self::Linear => LinearNetwork::GATES,
             Self::Elman => Elman::GATES,
             Self::Gru { .. } => Gru::GATES,
             Self::Lstm => Lstm::GATES,
@@ -42,6 +46,7 @@ impl RecurrentCell {
     /// Initial values of the state tensors, the first of which is y.
     pub fn initial(&self) -> &'static [f64] {
         match self {
+            Self::Linear => LinearNetwork::INITIAL,
             Self::Elman => Elman::INITIAL,
             Self::Gru { .. } => Gru::INITIAL,
             Self::Lstm => Lstm::INITIAL,
@@ -65,6 +70,7 @@ pub fn recurrent(wu: &Tensor, u: &Tensor, cell: &RecurrentCell) -> Result<Tensor
         return reference::recurrent(wu, u, cell);
     }
     match cell {
+        RecurrentCell::Linear => apply_one(Recurrent(sizes, LinearNetwork), &[wu, u]),
         RecurrentCell::Elman => apply_one(Recurrent(sizes, Elman), &[wu, u]),
         RecurrentCell::Gru { bias } => apply_one(Recurrent(sizes, Gru), &[wu, u, bias]),
         RecurrentCell::Lstm => apply_one(Recurrent(sizes, Lstm), &[wu, u]),

@@ -20,6 +20,7 @@ pub(super) fn recurrent(wu: &Tensor, u: &Tensor, cell: &RecurrentCell) -> Result
 
 pub(super) fn step(cell: &RecurrentCell, wu: &Tensor, uy: &Tensor, state: &[Tensor]) -> Result<Vec<Tensor>> {
     match cell {
+        RecurrentCell::Linear => Ok(vec![(wu + uy)?]),
         RecurrentCell::Elman => Ok(vec![tanh(&(wu + uy)?)?]),
         RecurrentCell::Gru { bias } => gru(wu, uy, bias, &state[0]),
         RecurrentCell::Lstm => lstm(&(wu + uy)?, &state[1]),

@@ -40,7 +40,7 @@ pub(super) struct Passed<F> {
     pub(super) wu: OfGates<F>,
     /// y_{t-1}.
     pub(super) y: F,
-    /// The states before and after the step.
+    /// The states before the step, and after it.
     pub(super) before: OfStates<F>,
     pub(super) after: OfStates<F>,
 }
@@ -67,10 +67,12 @@ pub(super) trait CellRule: Copy + Send + Sync + 'static {
 
     /// Number of states beside y.
     const STATES: usize = Self::INITIAL.len() - 1;
+    /// Number of states that kernels keep in f32 beside y, which has the type of the activations.
+    const STATES_OF_KERNELS: usize = Self::STATES;
 
     fn step<F: Float>(before: Before<F>) -> After<F>;
 
-    /// The gradients of the inputs, given those of y and of the states behind the step.
+    /// The gradients of the inputs, given those of y and of the states after the step.
     fn back<F: Float>(passed: Passed<F>, gy: F, states: OfStates<F>) -> StepGrads<F>;
 }
 
@@ -88,6 +90,27 @@ fn through_sigmoid<F: Float>(grad: F, s: F) -> F {
 #[inline(always)]
 fn through_tanh<F: Float>(grad: F, y: F) -> F {
     grad * Tanh::slope(y, y)
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct LinearNetwork;
+
+impl CellRule for LinearNetwork {
+    const KERNELS: &'static str = "linear";
+    const GATES: usize = 1;
+    const INITIAL: &'static [f64] = &[0.0];
+
+    #[inline(always)]
+    fn step<F: Float>(before: Before<F>) -> After<F> {
+        let kept = add(before.wu, before.uy);
+        After { kept, y: kept[0], states: before.states }
+    }
+
+    #[inline(always)]
+    fn back<F: Float>(_: Passed<F>, gy: F, states: OfStates<F>) -> StepGrads<F> {
+        let of_gates = [gy, F::zero(), F::zero(), F::zero()];
+        StepGrads { wu: of_gates, uy: of_gates, y: F::zero(), states }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -122,6 +145,8 @@ impl CellRule for Gru {
     const INITIAL: &'static [f64] = &[0.0];
     const APART: bool = true;
     const DIRECT: bool = true;
+    /// y is the state.
+    const STATES_OF_KERNELS: usize = 1;
 
     /// Keeps the pre-activations of r and z, and U_n y + c.
     #[inline(always)]
@@ -183,12 +208,10 @@ impl CellRule for Lstm {
 pub(super) struct SLstm;
 
 impl SLstm {
-    /// ln f + m_{t-1} and the gates f and i, divided by e^m, for the pre-activations, m_{t-1} and m.
+    /// ln f + m_{t-1}, for the pre-activations and m_{t-1}.
     #[inline(always)]
-    fn exponential<F: Float>(kept: OfGates<F>, before: F, m: impl Fn(F) -> F) -> [F; 3] {
-        let log_f = -Softplus::value(-kept[1]) + before;
-        let m = m(log_f);
-        [m, (log_f - m).exp_of_std(), (kept[2] - m).exp_of_std()]
+    fn log_f<F: Float>(kept: OfGates<F>, m: F) -> F {
+        -Softplus::value(-kept[1]) + m
     }
 }
 
@@ -202,7 +225,9 @@ impl CellRule for SLstm {
     fn step<F: Float>(before: Before<F>) -> After<F> {
         let kept = add(before.wu, before.uy);
         let [c, n, m] = before.states;
-        let [m, f, i] = Self::exponential(kept, m, |log_f| log_f.at_least(kept[2]));
+        let log_f = Self::log_f(kept, m);
+        let m = log_f.at_least(kept[2]);
+        let (f, i) = ((log_f - m).exp_of_std(), (kept[2] - m).exp_of_std());
         let c = c * f + i * kept[0].tanh();
         let n = n * f + i;
         After { kept, y: Sigmoid::value(kept[3]) * (c / n), states: [c, n, m] }
@@ -212,7 +237,7 @@ impl CellRule for SLstm {
     fn back<F: Float>(passed: Passed<F>, gy: F, states: OfStates<F>) -> StepGrads<F> {
         let Passed { kept, before, after: [c, n, m], .. } = passed;
         let (z, o) = (kept[0].tanh(), Sigmoid::value(kept[3]));
-        let [_, f, i] = Self::exponential(kept, before[2], |_| m);
+        let (f, i) = ((Self::log_f(kept, before[2]) - m).exp_of_std(), (kept[2] - m).exp_of_std());
         let of_ratio = gy * o;
         let gc = states[0] + of_ratio / n;
         let gn = states[1] - of_ratio * c / (n * n);

@@ -5,15 +5,19 @@ use dsf_emulation::emulated;
 
 type Make = fn(&[Tensor]) -> RecurrentCell;
 
-const CELLS: [(&str, Make); 4] = [
+const CELLS: [(&str, Make); 5] = [
     ("elman", |_| RecurrentCell::Elman),
     ("gru", |ins| RecurrentCell::Gru { bias: ins[2].clone() }),
     ("lstm", |_| RecurrentCell::Lstm),
     ("slstm", |_| RecurrentCell::SLstm),
+    ("linear", |_| RecurrentCell::Linear),
 ];
 
+/// Gates of each cell.
+const GATES: [usize; 5] = [1, 3, 4, 4, 1];
+
 fn case(cell: usize, batch: usize, len: usize, width: usize) -> Case {
-    let gates = [1, 3, 4, 4][cell];
+    let gates = GATES[cell];
     let edge = (width as f64).powf(-0.5);
     let case = Case::new(format!("{}, {batch} x {len} x {width}", CELLS[cell].0))
         .normal("wu", &[batch, len, gates * width])
@@ -35,9 +39,8 @@ fn by_reference(cell: usize) -> impl Fn(&[Tensor]) -> Result<Tensor> {
 
 #[test]
 fn it_passes_the_suite() {
-    for cell in 0..CELLS.len() {
+    for (cell, gates) in GATES.into_iter().enumerate() {
         let sizes = [(1, 1, 1), (3, 7, 5), (33, 4, 16), (2, 40, 70)];
-        let gates = [1, 3, 4, 4][cell];
         let suite = Suite {
             agree: &sizes.map(|(batch, len, width)| case(cell, batch, len, width)),
             differences: &[case(cell, 2, 4, 3)],
@@ -50,15 +53,14 @@ fn it_passes_the_suite() {
         };
         check::suite(suite, fused(cell), by_reference(cell));
     }
-    let wide = |ins: &[Tensor]| recurrent(&ins[0], &ins[1], &RecurrentCell::Gru { bias: ins[2].clone() });
-    check::refuses(&[&[2, 3, 12], &[12, 4], &[5]], wide, "bias has shape [5]");
+    check::refuses(&[&[2, 3, 12], &[12, 4], &[5]], fused(1), "bias has shape [5]");
 }
 
 /// Runs from before the op keep their digits.
 #[test]
 fn the_bits_are_those_of_separate_ops() {
     for (cell, (name, _)) in CELLS.iter().enumerate() {
-        for (batch, len, width) in [(1, 5, 16), (33, 6, 20), (64, 9, 64), (64, 4, 128), (200, 3, 33)] {
+        for (batch, len, width) in [(1, 5, 16), (33, 6, 20), (64, 9, 64), (64, 4, 128), (600, 3, 80)] {
             let case = case(cell, batch, len, width);
             let run = |op: &dyn Fn(&[Tensor]) -> Result<Tensor>| {
                 let vars = case.vars(DType::F32);
@@ -91,6 +93,49 @@ fn kernels_equal_the_reference() {
         let cases = [(1, 1, 1), (3, 5, 5), (33, 3, 17), (2, 4, 40)];
         let cases = cases.map(|(batch, len, width)| case(cell, batch, len, width));
         check::kernels_agree(&cases, fused(cell), by_reference(cell));
+    }
+}
+
+/// An evaluation keeps one step, and has the outputs of a pass that keeps all.
+#[test]
+fn an_untracked_pass_has_the_same_outputs() {
+    for (cell, (name, _)) in CELLS.iter().enumerate() {
+        let case = case(cell, 20, 6, 18);
+        let outputs = |tracked: bool| {
+            let vars = case.vars(DType::F32);
+            let of = |v: &Var| if tracked { v.as_tensor().clone() } else { v.as_detached_tensor() };
+            let y = fused(cell)(&vars.iter().map(of).collect::<Vec<_>>()).unwrap();
+            assert_eq!(y.track_op(), tracked);
+            y.flatten_all().unwrap().to_vec1::<f32>().unwrap()
+        };
+        assert_eq!(outputs(true), outputs(false), "{name}");
+        emulated(|| assert_eq!(outputs(true), outputs(false), "{name} by kernels"));
+    }
+}
+
+/// A state that moves by less than the last place of bf16 in each step still arrives.
+#[test]
+fn slow_states_are_kept_in_f32_by_kernels() {
+    let (len, slow) = (400, -6.0f32); // z or f is 1 - 1/404
+    for (cell, pre_activations) in [(1, [0.0, -slow, 2.0].as_slice()), (2, &[2.0, -slow, slow, 8.0])] {
+        let wu: Vec<f32> = pre_activations.iter().copied().cycle().take(len * pre_activations.len()).collect();
+        let device = candle_core::Device::Cpu;
+        let last = |dtype: DType| {
+            let wu = Tensor::from_slice(&wu, (1, len, pre_activations.len()), &device).unwrap();
+            let u = Tensor::zeros((pre_activations.len(), 1), DType::F32, &device).unwrap();
+            let ins = [wu.to_dtype(dtype).unwrap(), u, Tensor::zeros(1, DType::F32, &device).unwrap()];
+            let y = emulated(|| fused(cell)(&ins).unwrap());
+            y.narrow(1, len - 1, 1)
+                .unwrap()
+                .flatten_all()
+                .unwrap()
+                .to_dtype(DType::F32)
+                .unwrap()
+                .to_vec1::<f32>()
+                .unwrap()[0]
+        };
+        let (exact, rounded) = (last(DType::F32), last(DType::BF16));
+        assert!((exact - rounded).abs() < 4e-3, "{}: {rounded} in bf16, {exact} in f32", CELLS[cell].0);
     }
 }
 

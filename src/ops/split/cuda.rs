@@ -23,8 +23,8 @@ impl CudaOp for Join {
     }
 
     fn backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
-        let grads = self.0.take_apart(call.gpu, call.only().grad)?;
-        Ok(grads.into_iter().map(Some).collect())
+        let grads = self.0.take_apart(call.gpu, call.only().grad)?.into_iter();
+        Ok(grads.zip(call.needs_grad).map(|(grad, needed)| needed.then_some(grad)).collect())
     }
 }
 
@@ -34,14 +34,14 @@ impl Division {
         let parts = self.widths().map(|width| gpu.alloc(io, rows * width));
         let mut parts = parts.collect::<Result<Vec<_>>>()?;
         let to = table(parts.iter_mut());
-        self.run(gpu, Kernel::of("split", "split_forward", io), [whole.into(), to])?;
+        self.run(gpu, Kernel::of("split", "take_apart", io), [whole.into(), to])?;
         Ok(parts)
     }
 
     /// The whole, zero where a part is absent.
     fn put_together<'a>(&self, gpu: &Gpu, io: DType, parts: impl Iterator<Item = Option<View<'a>>>) -> Result<Buffer> {
         let mut whole = gpu.alloc(io, self.shape.elem_count())?;
-        self.run(gpu, Kernel::of("split", "split_backward", io), [table(parts), (&mut whole).into()])?;
+        self.run(gpu, Kernel::of("split", "put_together", io), [table(parts), (&mut whole).into()])?;
         Ok(whole)
     }
 

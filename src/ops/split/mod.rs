@@ -1,5 +1,5 @@
-//! The parts of a tensor along an axis, and their inverse: tensors joined along an axis. Candle would pad the gradient of
-//! each part to the whole, and add those; it copies joined tensors one by one, and their gradients, too.
+//! The parts of a tensor along an axis, and the concatenation of tensors along one. Candle would pad the gradient of each
+//! part to the whole, and add those; it copies concatenated tensors one by one, and their gradients, too.
 
 mod cuda;
 mod reference;
@@ -26,10 +26,11 @@ pub fn split(x: &Tensor, axis: usize, sizes: &[usize]) -> Result<Vec<Tensor>> {
     reference::split(x, axis, sizes)
 }
 
-/// Tensors of one type, one behind another along `axis`; their other axes are equal.
+/// Concatenation of tensors of one type along `axis`; their other axes are equal.
 pub fn join(parts: &[impl AsRef<Tensor>], axis: usize) -> Result<Tensor> {
     let parts: Vec<&Tensor> = parts.iter().map(AsRef::as_ref).collect();
-    match Division::of_whole(&parts, axis).filter(|_| runs_on_gpu(parts[0])) {
+    let on_gpu = parts.first().is_some_and(|first| runs_on_gpu(first));
+    match on_gpu.then(|| Division::of_whole(&parts, axis)).flatten() {
         Some(whole) => Ok(apply_on_gpu(Join(whole), &parts)?.remove(0)),
         None => reference::join(&parts, axis),
     }
