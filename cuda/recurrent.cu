@@ -12,6 +12,7 @@ constexpr int CHANNELS = RECURRENT_CHANNELS;  // of a block
 constexpr int EACH = 4;                   // sequences of a thread
 constexpr int THREADS = RECURRENT_THREADS;
 static_assert(THREADS == ROWS / EACH * CHANNELS);
+constexpr int BLOCKS = 6;   // that fit on a multiprocessor
 constexpr int DEPTH = 32;  // terms of the product that a block shares at one time
 constexpr int PADDED = DEPTH + 4;
 constexpr int GATES = 4, STATES = 3;  // at most; a cell with fewer ignores the others
@@ -316,14 +317,15 @@ DEVICE void backward(Ptr<const T> wu, Ptr<const float> u, Ptr<const T> kept, Ptr
 }
 
 #define RECURRENT(name, C, io, T)                                                                                 \
-    KERNEL(name##_forward_##io, THREADS, Global<const T> wu, Global<const float> u, Global<const float> bias,     \
-           Global<T> y, Global<T> before, Global<T> kept, Global<float> states, uint32_t batch, uint32_t len,     \
-           uint32_t width, uint32_t t) {                                                                          \
+    KERNEL_FITTING(name##_forward_##io, THREADS, BLOCKS, Global<const T> wu, Global<const float> u,               \
+                   Global<const float> bias, Global<T> y, Global<T> before, Global<T> kept, Global<float> states, \
+                   uint32_t batch, uint32_t len, uint32_t width, uint32_t t) {                                    \
         forward<C, T>(wu, u, bias, y, before, kept, states, {batch, len, width, t});                              \
     }                                                                                                             \
-    KERNEL(name##_backward_##io, THREADS, Global<const T> wu, Global<const float> u, Global<const T> kept,        \
-           Global<const float> states, Global<const T> gy, Global<T> gwu, Global<T> guy, Global<float> carry,     \
-           uint32_t batch, uint32_t len, uint32_t width, uint32_t t) {                                            \
+    KERNEL_FITTING(name##_backward_##io, THREADS, BLOCKS, Global<const T> wu, Global<const float> u,              \
+                   Global<const T> kept, Global<const float> states, Global<const T> gy, Global<T> gwu,           \
+                   Global<T> guy, Global<float> carry, uint32_t batch, uint32_t len, uint32_t width,              \
+                   uint32_t t) {                                                                                  \
         backward<C, T>(wu, u, kept, states, gy, gwu, guy, carry, {batch, len, width, t});                         \
     }
 
