@@ -1,10 +1,11 @@
 // One step of recurrent networks whose gates read the previous output: the product of y with U, and the cell, in either
 // direction. A launch is one step of all sequences, since every output depends on all of the step before.
 //
-// Bound by the latency of launches and of the loads of their tiles for narrow layers, and by shared memory for wide ones:
-// a thread loads 8 floats of y and U for each 16 multiply-adds forward, 20 for 16 backward. A block has 32 sequences and 16
-// channels with all their gates; a thread has four sequences of one channel, which share every element of U that it loads.
-// Rows of shared memory are padded by four floats, so that the 16 channels of a warp read from all banks.
+// Bound by the latency of launches and of the loads of their tiles for narrow layers, and by shared memory for wide
+// ones: a thread loads 8 floats of y and U for each 16 multiply-adds forward, 20 for 16 backward. A block has 32
+// sequences and 16 channels with all their gates; a thread has four sequences of one channel, which share every element
+// of U that it loads. Rows of shared memory are padded by four floats, so that the 16 channels of a warp read from all
+// banks.
 #include "pointwise.cuh"
 
 constexpr int ROWS = RECURRENT_ROWS;      // sequences of a block
@@ -218,8 +219,8 @@ DEVICE void store_gates(Ptr<T> to, Place at, uint32_t row, OfGates x) {
     for (int g = 0; g < C::OWN_GATES; ++g) to[at.at(row, at.t, g, C::OWN_GATES)] = from_float<T>(x.v[g]);
 }
 
-// wu and kept: (batch, len, gates, d); states: (batch, len, states, d); u: (gates, d, d). `before` gets y_{t-1}. Without a
-// backward pass `before` and `kept` are null, and `states` is (batch, states, d), of the last step.
+// wu and kept: (batch, len, gates, d); states: (batch, len, states, d); u: (gates, d, d). `before` gets y_{t-1}. Without
+// a backward pass `before` and `kept` are null, and `states` is (batch, states, d), of the last step.
 template <class C, class T>
 DEVICE void forward(Ptr<const T> wu, Ptr<const float> u, Ptr<const float> bias, Ptr<T> y, Ptr<T> before, Ptr<T> kept,
                     Ptr<float> states, Place at) {
@@ -269,8 +270,8 @@ DEVICE void forward(Ptr<const T> wu, Ptr<const float> u, Ptr<const float> bias, 
     }
 }
 
-// carry: (batch, states, d), the gradients of the states after step t, replaced by those of the states before it. guy: as
-// gwu, for the gradient of U y where it is not that of W u.
+// carry: (batch, states, d), the gradients of the states after step t, replaced by those of the states before it. guy:
+// as gwu, for the gradient of U y where it is not that of W u.
 template <class C, class T>
 DEVICE void backward(Ptr<const T> wu, Ptr<const float> u, Ptr<const T> kept, Ptr<const float> states, Ptr<const T> gy,
                      Ptr<T> gwu, Ptr<T> guy, Ptr<float> carry, Place at) {
