@@ -17,7 +17,7 @@ const RETRIES: usize = 4;
 pub(super) struct JoinedPicture {
     pub pixels: Vec<u8>,
     pub label: u8,
-    /// Pixels between paddles.
+    /// Pixels before and after a paddle.
     pub margin: i32,
 }
 
