@@ -51,45 +51,34 @@ DEVICE OfGates sum(OfGates a, OfGates b) {
 }
 
 DEVICE float through_sigmoid(float grad, float s) { return grad * Sigmoid::slope(s, s); }
-DEVICE float through_tanh(float grad, float y) { return grad * (1.0f - y * y); }
+DEVICE float through_tanh(float grad, float y) { return grad * Tanh::slope(y, y); }
 
 // The cells, as in src/ops/recurrent/rules.rs; but y, which is the state of a GRU, is one of its states here, in f32.
 // `step` has T for the type of what is kept.
 
-struct Linear {
-    static constexpr int OWN_GATES = 1, OWN_STATES = 0;
-    static constexpr bool APART = false;
+template <int GATES_OF_CELL, int STATES_OF_CELL, bool GRADIENTS_APART = false>
+struct Cell {
+    static constexpr int OWN_GATES = GATES_OF_CELL, OWN_STATES = STATES_OF_CELL;
+    static constexpr bool APART = GRADIENTS_APART;
     static DEVICE float initial(int) { return 0.0f; }
-    template <class T>
-    static DEVICE After step(OfGates wu, OfGates uy, float, OfStates states) {
-        float y = wu.v[0] + uy.v[0];
-        return {{{y, 0.0f, 0.0f, 0.0f}}, y, states};
-    }
-    static DEVICE Back back(OfGates, OfGates, OfStates, OfStates, float gy, OfStates states) {
-        OfGates g = {{gy, 0.0f, 0.0f, 0.0f}};
-        return {g, g, states};
-    }
 };
 
-struct Elman {
-    static constexpr int OWN_GATES = 1, OWN_STATES = 0;
-    static constexpr bool APART = false;
-    static DEVICE float initial(int) { return 0.0f; }
+// y = F(a): a linear network with F = Identity, Elman's with Tanh.
+template <class F>
+struct OneGate : Cell<1, 0> {
     template <class T>
     static DEVICE After step(OfGates wu, OfGates uy, float, OfStates states) {
         OfGates kept = sum<T>(wu, uy);
-        return {kept, tanhf(kept.v[0]), states};
+        return {kept, F::value(kept.v[0]), states};
     }
     static DEVICE Back back(OfGates kept, OfGates, OfStates, OfStates, float gy, OfStates states) {
-        OfGates g = {{through_tanh(gy, tanhf(kept.v[0])), 0.0f, 0.0f, 0.0f}};
+        float a = kept.v[0];
+        OfGates g = {{gy * F::slope(a, F::value(a)), 0.0f, 0.0f, 0.0f}};
         return {g, g, states};
     }
 };
 
-struct Gru {
-    static constexpr int OWN_GATES = 3, OWN_STATES = 1;
-    static constexpr bool APART = true;
-    static DEVICE float initial(int) { return 0.0f; }
+struct Gru : Cell<3, 1, true> {
     template <class T>
     static DEVICE After step(OfGates wu, OfGates uy, float bias, OfStates states) {
         OfGates kept = sum<T>({{wu.v[0], wu.v[1], bias, 0.0f}}, uy);
@@ -105,10 +94,7 @@ struct Gru {
     }
 };
 
-struct Lstm {
-    static constexpr int OWN_GATES = 4, OWN_STATES = 1;
-    static constexpr bool APART = false;
-    static DEVICE float initial(int) { return 0.0f; }
+struct Lstm : Cell<4, 1> {
     template <class T>
     static DEVICE After step(OfGates wu, OfGates uy, float, OfStates states) {
         OfGates kept = sum<T>(wu, uy);
@@ -124,9 +110,7 @@ struct Lstm {
     }
 };
 
-struct SLstm {
-    static constexpr int OWN_GATES = 4, OWN_STATES = 3;
-    static constexpr bool APART = false;
+struct SLstm : Cell<4, 3> {
     static DEVICE float initial(int state) { return state == 2 ? -1e30f : 0.0f; }
     static DEVICE float log_f(OfGates kept, OfStates before) { return before.v[2] - softplus(-kept.v[1]); }
     template <class T>
@@ -330,11 +314,11 @@ DEVICE void backward(Ptr<const T> wu, Ptr<const float> u, Ptr<const T> kept, Ptr
         backward<C, T>(wu, u, kept, states, gy, gwu, guy, carry, {batch, len, width, t});                         \
     }
 
-#define CELLS(io, T)                 \
-    RECURRENT(linear, Linear, io, T) \
-    RECURRENT(elman, Elman, io, T)   \
-    RECURRENT(gru, Gru, io, T)       \
-    RECURRENT(lstm, Lstm, io, T)     \
+#define CELLS(io, T)                              \
+    RECURRENT(identity, OneGate<Identity>, io, T) \
+    RECURRENT(tanh, OneGate<Tanh>, io, T)         \
+    RECURRENT(gru, Gru, io, T)                    \
+    RECURRENT(lstm, Lstm, io, T)                  \
     RECURRENT(slstm, SLstm, io, T)
 
 CELLS(f32, float)

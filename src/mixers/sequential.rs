@@ -65,7 +65,7 @@ impl Mixer for Sequential {
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
-        self.cell.initial().len() * self.width()
+        self.cell.states() * self.width()
     }
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
@@ -79,7 +79,7 @@ impl Mixer for Sequential {
 
 impl Recurrent for Sequential {
     fn init(&self, batch: usize) -> Result<State> {
-        initial_state(&self.cell, &self.gates.b[0], batch)
+        Ok(State(self.cell.init((batch, self.width()), &self.gates.b[0])?))
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
@@ -87,11 +87,4 @@ impl Recurrent for Sequential {
         state.0 = self.cell.step(&self.project(x_t)?, &uy, &state.0)?;
         Ok(state.0[0].clone())
     }
-}
-
-/// Initial state of a cell of the width, type and device of the parameter `like`.
-pub(super) fn initial_state(cell: &RecurrentCell, like: &Tensor, batch: usize) -> Result<State> {
-    let zeros = Tensor::zeros((batch, like.elem_count()), like.dtype(), like.device())?;
-    let states = cell.initial().iter().map(|&value| zeros.affine(0.0, value));
-    Ok(State(states.collect::<Result<_>>()?))
 }

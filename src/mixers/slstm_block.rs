@@ -11,7 +11,6 @@
 
 use super::blockwise::dense;
 use super::matrix_state::{flat_heads, head_norm};
-use super::sequential::initial_state;
 use super::short_conv::ShortConv;
 use super::{Entry, Family, Gradient, Mixer, MixerSpec, Recurrent, ReleasedBlock, State, StateNormPlace};
 use crate::nn::{linear, Cx, Init, Params, Scheme};
@@ -124,7 +123,7 @@ impl Mixer for SLstmBlock {
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
-        CELL.initial().len() * self.width() + self.conv.state_size()
+        CELL.states() * self.width() + self.conv.state_size()
     }
 
     fn recurrent(&self) -> Option<&dyn Recurrent> {
@@ -139,16 +138,16 @@ impl Mixer for SLstmBlock {
 impl Recurrent for SLstmBlock {
     /// State of the cell, then the window of the convolution.
     fn init(&self, batch: usize) -> Result<State> {
-        let mut state = initial_state(&CELL, &self.norm, batch)?;
-        state.0.push(self.conv.window(batch)?);
-        Ok(state)
+        let mut state = CELL.init((batch, self.width()), &self.norm)?;
+        state.push(self.conv.window(batch)?);
+        Ok(State(state))
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
-        let (convolved, window) = self.conv.step(x_t, &state.0[CELL.initial().len()])?;
+        let (convolved, window) = self.conv.step(x_t, &state.0[CELL.states()])?;
         let wu = self.pre_activations(x_t, &convolved)?;
         let uy = linear(&state.0[0], &self.recurrent_map()?, None)?;
-        state.0 = CELL.step(&wu, &uy, &state.0[..CELL.initial().len()])?;
+        state.0 = CELL.step(&wu, &uy, &state.0[..CELL.states()])?;
         state.0.push(window);
         self.readout(&state.0[0].unsqueeze(1)?)?.squeeze(1)
     }

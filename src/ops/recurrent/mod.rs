@@ -7,10 +7,11 @@ mod cuda;
 mod reference;
 mod rules;
 
+use crate::pointwise::{Identity, Tanh};
 use crate::runtime::autograd::{apply_one, runs_on, Op};
 use crate::runtime::shape;
 use candle_core::{Result, Shape, Tensor};
-use rules::{CellRule, Elman, Gru, LinearNetwork, Lstm, SLstm};
+use rules::{CellRule, Gru, Lstm, OneGate, SLstm};
 
 /// One step of a recurrent network, given the parts W u_t + b and U y_{t-1} of the pre-activations of its gates. With a the
 /// pre-activation of the candidate, the gates r, z, f, i and o are σ of theirs, but for the exponential gate i of sLSTM.
@@ -35,19 +36,27 @@ impl RecurrentCell {
     /// Number of gates.
     pub fn gates(&self) -> usize {
         match self {
-            Self::Linear => LinearNetwork::GATES,
-            Self::Elman => Elman::GATES,
+            Self::Linear | Self::Elman => OneGate::<Tanh>::GATES,
             Self::Gru { .. } => Gru::GATES,
             Self::Lstm => Lstm::GATES,
             Self::SLstm => SLstm::GATES,
         }
     }
 
-    /// Initial values of the state tensors, the first of which is y.
-    pub fn initial(&self) -> &'static [f64] {
+    /// Number of state tensors, the first of which is y.
+    pub fn states(&self) -> usize {
+        self.initial().len()
+    }
+
+    /// The initial state of `batch` sequences, `(batch, width)` each, with the type and device of `like`.
+    pub fn init(&self, (batch, width): (usize, usize), like: &Tensor) -> Result<Vec<Tensor>> {
+        let zeros = Tensor::zeros((batch, width), like.dtype(), like.device())?;
+        self.initial().iter().map(|&value| zeros.affine(0.0, value)).collect()
+    }
+
+    fn initial(&self) -> &'static [f64] {
         match self {
-            Self::Linear => LinearNetwork::INITIAL,
-            Self::Elman => Elman::INITIAL,
+            Self::Linear | Self::Elman => OneGate::<Tanh>::INITIAL,
             Self::Gru { .. } => Gru::INITIAL,
             Self::Lstm => Lstm::INITIAL,
             Self::SLstm => SLstm::INITIAL,
@@ -55,7 +64,7 @@ impl RecurrentCell {
     }
 
     /// The next state for `wu` = W u_t + b and `uy` = U y_{t-1}, `(batch, gates · d)` each, and the state, tensors
-    /// `(batch, d)` as in [`Self::initial`].
+    /// `(batch, d)` as in [`Self::init`].
     pub fn step(&self, wu: &Tensor, uy: &Tensor, state: &[Tensor]) -> Result<Vec<Tensor>> {
         reference::step(self, wu, uy, state)
     }
@@ -70,8 +79,8 @@ pub fn recurrent(wu: &Tensor, u: &Tensor, cell: &RecurrentCell) -> Result<Tensor
         return reference::recurrent(wu, u, cell);
     }
     match cell {
-        RecurrentCell::Linear => apply_one(Recurrent(sizes, LinearNetwork), &[wu, u]),
-        RecurrentCell::Elman => apply_one(Recurrent(sizes, Elman), &[wu, u]),
+        RecurrentCell::Linear => apply_one(Recurrent(sizes, OneGate(Identity)), &[wu, u]),
+        RecurrentCell::Elman => apply_one(Recurrent(sizes, OneGate(Tanh)), &[wu, u]),
         RecurrentCell::Gru { bias } => apply_one(Recurrent(sizes, Gru), &[wu, u, bias]),
         RecurrentCell::Lstm => apply_one(Recurrent(sizes, Lstm), &[wu, u]),
         RecurrentCell::SLstm => apply_one(Recurrent(sizes, SLstm), &[wu, u]),

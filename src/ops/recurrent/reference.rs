@@ -7,9 +7,7 @@ use crate::time_steps::time_steps;
 use candle_core::{Result, Tensor};
 
 pub(super) fn recurrent(wu: &Tensor, u: &Tensor, cell: &RecurrentCell) -> Result<Tensor> {
-    let zeros = Tensor::zeros((wu.dim(0)?, u.dim(1)?), wu.dtype(), wu.device())?;
-    let states = cell.initial().iter().map(|&value| zeros.affine(0.0, value));
-    let mut state = states.collect::<Result<Vec<_>>>()?;
+    let mut state = cell.init((wu.dim(0)?, u.dim(1)?), wu)?;
     let mut ys = Vec::with_capacity(wu.dim(1)?);
     for wu in time_steps(wu)? {
         state = step(cell, &wu, &linear(&state[0], u, None)?, &state)?;

@@ -54,7 +54,7 @@ pub(super) struct StepGrads<F> {
     pub(super) states: OfStates<F>,
 }
 
-pub(super) trait CellRule: Copy + Send + Sync + 'static {
+pub(super) trait CellRule: Send + Sync + 'static {
     /// The part of its kernels' names.
     const KERNELS: &'static str;
     const GATES: usize;
@@ -92,51 +92,29 @@ fn through_tanh<F: Float>(grad: F, y: F) -> F {
     grad * Tanh::slope(y, y)
 }
 
-#[derive(Clone, Copy)]
-pub(super) struct LinearNetwork;
+/// One gate: y = P(a).
+pub(super) struct OneGate<P>(pub(super) P);
 
-impl CellRule for LinearNetwork {
-    const KERNELS: &'static str = "linear";
+impl<P: Pointwise> CellRule for OneGate<P> {
+    const KERNELS: &'static str = P::NAME;
     const GATES: usize = 1;
     const INITIAL: &'static [f64] = &[0.0];
 
     #[inline(always)]
     fn step<F: Float>(before: Before<F>) -> After<F> {
         let kept = add(before.wu, before.uy);
-        After { kept, y: kept[0], states: before.states }
-    }
-
-    #[inline(always)]
-    fn back<F: Float>(_: Passed<F>, gy: F, states: OfStates<F>) -> StepGrads<F> {
-        let of_gates = [gy, F::zero(), F::zero(), F::zero()];
-        StepGrads { wu: of_gates, uy: of_gates, y: F::zero(), states }
-    }
-}
-
-#[derive(Clone, Copy)]
-pub(super) struct Elman;
-
-impl CellRule for Elman {
-    const KERNELS: &'static str = "elman";
-    const GATES: usize = 1;
-    const INITIAL: &'static [f64] = &[0.0];
-
-    #[inline(always)]
-    fn step<F: Float>(before: Before<F>) -> After<F> {
-        let kept = add(before.wu, before.uy);
-        After { kept, y: kept[0].tanh(), states: before.states }
+        After { kept, y: P::value(kept[0]), states: before.states }
     }
 
     #[inline(always)]
     fn back<F: Float>(passed: Passed<F>, gy: F, states: OfStates<F>) -> StepGrads<F> {
-        let gz = through_tanh(gy, passed.kept[0].tanh());
-        let of_gates = [gz, F::zero(), F::zero(), F::zero()];
+        let a = passed.kept[0];
+        let of_gates = [gy * P::slope(a, P::value(a)), F::zero(), F::zero(), F::zero()];
         StepGrads { wu: of_gates, uy: of_gates, y: F::zero(), states }
     }
 }
 
 /// Gates r, z, n.
-#[derive(Clone, Copy)]
 pub(super) struct Gru;
 
 impl CellRule for Gru {
@@ -171,7 +149,6 @@ impl CellRule for Gru {
 }
 
 /// Gates z, f, i, o; state x.
-#[derive(Clone, Copy)]
 pub(super) struct Lstm;
 
 impl CellRule for Lstm {
@@ -204,7 +181,6 @@ impl CellRule for Lstm {
 }
 
 /// Gates z, f, i, o; states c, n, m.
-#[derive(Clone, Copy)]
 pub(super) struct SLstm;
 
 impl SLstm {
