@@ -50,22 +50,12 @@ pub(super) struct Mask {
 impl Mask {
     /// Mask of `side` x `side` cells, of which only a frame of `width` cells on every side is occupied.
     pub fn framed(side: usize, width: usize) -> Self {
-        let mut mask = Self { side, levels: vec![0; side * side] };
-        mask.add_frame(width);
-        mask
-    }
-
-    /// Occupies `width` cells on every side.
-    pub fn add_frame(&mut self, width: usize) {
-        let side = self.side;
-        for (y, row) in self.levels.chunks_exact_mut(side).enumerate() {
-            if y < width || y >= side - width {
-                row.fill(u8::MAX);
-            } else {
-                row[..width].fill(u8::MAX);
-                row[side - width..].fill(u8::MAX);
-            }
+        let inside = width..side - width;
+        let mut levels = vec![u8::MAX; side * side];
+        for row in levels.chunks_exact_mut(side).skip(width).take(inside.len()) {
+            row[inside.clone()].fill(0);
         }
+        Self { side, levels }
     }
 
     /// Occupancy of the cell at `point`; `None` outside.

@@ -1,6 +1,6 @@
 //! Pathfinder (Linsley et al. 2018; Houtkamp and Roelfsema 2010) on 32 x 32 pixels, on 128 x 128 (Path-X) and on
-//! 256 x 256, in the format of the released archive: pictures in
-//! numbered folders, and one text file per folder that lists their labels; and generated pictures in the same format.
+//! 256 x 256, in the format of the released archive: pictures in numbered folders, and one text file per folder that
+//! lists their labels; and generated pictures in the same format.
 
 mod grid;
 mod lanczos;

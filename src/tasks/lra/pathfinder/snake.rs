@@ -41,11 +41,9 @@ impl Snake {
         self.paddles[self.paddles.len() - 1].start
     }
 
-    /// Snake of one paddle at a random free place outside the mask and a frame of one cell.
+    /// Snake of one paddle at a random free place outside the mask, which includes the padding.
     fn seed(rng: &mut Rng, pen: &Pen, mask: &Mask) -> Option<Self> {
-        let mut taken = mask.clone();
-        taken.add_frame(1);
-        Self::seed_at(rng, pen, |rng, stencil| one_of(rng, &taken.room_for(stencil.first.as_ref()?)))
+        Self::seed_at(rng, pen, |rng, stencil| one_of(rng, &mask.room_for(stencil.first.as_ref()?)))
     }
 
     /// Snake of one paddle at a random place of an empty picture, as far from its edges as long snakes begin.

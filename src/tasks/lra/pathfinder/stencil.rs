@@ -140,9 +140,8 @@ impl Stencil {
     pub fn inside(&self, style: &PictureStyle) -> Option<&[PixelCell]> {
         let first = self.first.as_ref()?;
         let found = self.inside.get_or_init(|| {
-            let mut taken = Mask::framed(style.side, style.padding);
-            taken.add_frame(2 * usize::from(style.seed_distance));
-            taken.room_for(first)
+            let frame = style.padding.max(2 * usize::from(style.seed_distance));
+            Mask::framed(style.side, frame).room_for(first)
         });
         Some(found)
     }
