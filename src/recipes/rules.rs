@@ -306,6 +306,10 @@ pub(super) fn leave_out(draft: &mut Draft) -> Option<usize> {
         MapInit::Authors => has_rule,
         MapInit::Torch => has_torch,
     }));
+    // A recipe's kind of position embedding.
+    if set.positions.get() == Some(false) {
+        set.position_embedding.unset();
+    }
     set.short_conv.record(set.short_conv.get().filter(|precedes| *precedes));
     set.state_norm.record(set.state_norm.get().filter(|follows| *follows));
     // Language models always state these two; tables are shared in all others.

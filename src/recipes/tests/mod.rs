@@ -383,6 +383,10 @@ fn positions_are_learnt_unless_said_and_sinusoidal_ones_ask_for_embeddings() {
     assert_ne!(sinusoidal.id(), learnt.id());
     let none = [("mixer", "s6"), ("position-embedding", "sinusoidal")];
     refuses("mqar", &none, "--position-embedding").names(&["--positions true"]);
+    // A recipe's kind of embedding asks for none.
+    let without = run("copying", &[("positions", "false")]).unwrap();
+    assert!(!serde_json::to_string(&without).unwrap().contains("position_embedding"));
+    refuses("copying", &[("positions", "false"), ("position-embedding", "sinusoidal")], "--position-embedding");
     let notes = |kind| {
         let mut choice = Choice::default();
         let longer = [("seq-len", "64"), ("kv-pairs", "4"), ("test-seq-len", "128")];
