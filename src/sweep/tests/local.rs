@@ -113,7 +113,7 @@ fn a_run_that_another_process_holds_is_left_to_it() {
 #[test]
 fn no_more_runs_than_jobs_are_in_work_at_once() {
     let world = world(12);
-    let worker = Pretender::new(&world.store, train);
+    let worker = Pretender::new(&world.store, train).awaiting(3);
     world.sweep(&worker, &options(3)).0.unwrap();
     assert_eq!(worker.most_at_work.load(Ordering::SeqCst), 3);
 }
@@ -121,7 +121,7 @@ fn no_more_runs_than_jobs_are_in_work_at_once() {
 #[test]
 fn runs_are_spread_over_the_devices() {
     let world = world(12);
-    let worker = Pretender::new(&world.store, train);
+    let worker = Pretender::new(&world.store, train).awaiting(4);
     let devices = vec!["cuda:0".to_owned(), "cuda:1".to_owned()];
     let options = Options { devices: devices.clone(), ..options(4) };
     world.sweep(&worker, &options).0.unwrap();

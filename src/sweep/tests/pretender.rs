@@ -9,7 +9,7 @@ use crate::sweep::{run_all, Ending, Job, Limits, Options, Plan, SweepEvent, Tall
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Action of a pretender on a run that it has claimed.
 pub(super) type Act = fn(&RunConfig, &AtomicBool) -> Result<Ending>;
@@ -20,6 +20,8 @@ pub(super) struct Pretender {
     trained: Mutex<Vec<String>>,
     at_work: AtomicUsize,
     pub most_at_work: AtomicUsize,
+    /// Number of runs at work at a time for which each run waits, ten seconds at most.
+    awaited: usize,
     /// Devices that runs were sent to.
     pub devices: Mutex<BTreeSet<String>>,
     /// Requested micro-batch sizes, by attempt.
@@ -34,9 +36,14 @@ impl Pretender {
             trained: Mutex::default(),
             at_work: AtomicUsize::new(0),
             most_at_work: AtomicUsize::new(0),
+            awaited: 0,
             devices: Mutex::default(),
             micro_batches: Mutex::default(),
         }
+    }
+
+    pub fn awaiting(self, awaited: usize) -> Self {
+        Self { awaited, ..self }
     }
 
     pub fn trained(&self) -> Vec<String> {
@@ -61,7 +68,11 @@ impl Worker for Pretender {
         self.devices.lock().unwrap().insert(job.device.to_owned());
         self.micro_batches.lock().unwrap().push(job.micro_batch);
         on(WorkerMessage::Start);
+        let began = Instant::now();
         std::thread::sleep(Duration::from_millis(5));
+        while self.most_at_work.load(Ordering::SeqCst) < self.awaited && began.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let ending = (self.act)(run, stop)?;
         if ending == Ending::Finished {
             self.trained.lock().unwrap().push(run.id());
