@@ -55,6 +55,7 @@ impl RunScreen {
                     self.say(&format!("continuing after epoch {done} from a checkpoint"));
                 }
             }
+            RunEvent::Examples { made, of } => self.examples(*made, *of),
             RunEvent::Step { epoch, step, loss, seconds } => self.step(*epoch, *step, *loss, *seconds),
             RunEvent::Epoch(row) => {
                 self.accuracy = Some(row.accuracy);
@@ -81,6 +82,15 @@ impl RunScreen {
     /// Clears the live line.
     pub fn finish(&self) {
         self.console.finish();
+    }
+
+    fn examples(&mut self, made: usize, of: usize) {
+        let line = format!("generated {made} of {of} examples");
+        match &self.console {
+            Console::Bar(bar) => bar.set_message(line),
+            Console::Plain if self.last_plain.elapsed() >= PLAIN_EVERY => self.say(&line),
+            Console::Plain | Console::Quiet => {}
+        }
     }
 
     fn step(&mut self, epoch: usize, step: usize, loss: f64, seconds: f64) {

@@ -69,8 +69,6 @@ pub struct TaskEntry {
     pub objective: Objective,
     /// Name of the metric by which runs are compared.
     pub headline: &'static str,
-    /// Arguments that `dsf report` needs to show its runs, e.g. `--table 3`; empty if it needs none.
-    pub report: &'static str,
     /// Files of the task; `None` if there is nothing to download.
     pub files: Option<Files>,
     /// Parses the settings of one run.
@@ -100,7 +98,7 @@ pub trait Task {
     fn check(&self) -> Result<()>;
 
     /// Generates the splits, or reads them from files under `data_dir`; `None` is the folder of downloads.
-    fn load(&self, data_dir: Option<&Path>) -> Result<Splits>;
+    fn load(&self, data_dir: Option<&Path>, made: ExamplesMade) -> Result<Splits>;
 
     /// Name for a sentence, such as `MQAR (L = 64, 4 pairs)`.
     fn title(&self) -> String;
@@ -219,6 +217,9 @@ pub struct PreparationProgress {
 /// Callback for progress. It may return an error to stop.
 pub type Watch<'a> = &'a mut dyn FnMut(PreparationProgress) -> Result<()>;
 
+/// Callback for the number of examples generated so far, and of all. It may return an error to stop.
+pub type ExamplesMade<'a> = &'a mut dyn FnMut(usize, usize) -> Result<()>;
+
 /// Sizes of a task's examples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ExampleSizes {
@@ -302,16 +303,22 @@ pub fn find(name: &str) -> Result<&'static TaskEntry> {
     TASKS.iter().find(|entry| entry.name == name).ok_or_else(|| unknown_value("--task", "task", name, known))
 }
 
-/// Generates the splits of `config`, or reads them from under `data_dir`; `None` is the folder of downloads. Fails if
-/// files are missing, are invalid, do not match the digest in `config`, or change while they are read.
+/// [`load_watched`] without a report.
 pub fn load(config: &TaskConfig, data_dir: Option<&Path>) -> Result<Splits> {
+    load_watched(config, data_dir, &mut |_, _| Ok(()))
+}
+
+/// Generates the splits of `config`, or reads them from under `data_dir`; `None` is the folder of downloads. Generators
+/// that take minutes report to `made`. Fails if files are missing, are invalid, do not match the digest in `config`, or
+/// change while they are read, and as `made` does.
+pub fn load_watched(config: &TaskConfig, data_dir: Option<&Path>, made: ExamplesMade) -> Result<Splits> {
     let task = config.read()?;
-    let Some(sources) = task.sources(data_dir)? else { return task.load(data_dir) };
+    let Some(sources) = task.sources(data_dir)? else { return task.load(data_dir, made) };
     let stamp = sources.stamp()?;
     if let Some(named) = config.source_digest() {
         same_files(named, &sources.digest()?, &*task, data_dir)?;
     }
-    let splits = task.load(data_dir)?;
+    let splits = task.load(data_dir, made)?;
     sources.unchanged_since(&stamp)?;
     Ok(splits)
 }

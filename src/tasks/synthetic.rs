@@ -3,7 +3,7 @@
 use super::groups::Group;
 use super::limits::{self, Length, Rule, SequenceLengths};
 use super::splits::SequenceForm;
-use super::{Dataset, ExampleSizes, NoSkill, Objective, Splits, Task, TaskEntry};
+use super::{Dataset, ExampleSizes, ExamplesMade, NoSkill, Objective, Splits, Task, TaskEntry};
 use crate::config::TaskConfig;
 use crate::error::{refuse, Result};
 use crate::ops::rng::Rng;
@@ -163,7 +163,6 @@ impl Synthetic {
             fields: self.fields,
             objective: Objective::PerToken,
             headline: "accuracy",
-            report: "",
             files: None,
             read,
         }
@@ -223,7 +222,7 @@ impl Task for SyntheticRun {
         limits::check(name, &rules.concat(), self.vocabulary(), lengths, examples)
     }
 
-    fn load(&self, _data_dir: Option<&Path>) -> Result<Splits> {
+    fn load(&self, _data_dir: Option<&Path>, _made: ExamplesMade) -> Result<Splits> {
         self.check()?;
         let draw = |rng: &mut Rng, tokens: &mut [u32], answers: &mut [u32], _| self.draw(rng, tokens, answers);
         Ok(Splits::drawn(self.task.name, self.settings.data_seed, self.sizes().examples, &self.forms(), draw))

@@ -3,7 +3,7 @@
 mod recorder;
 
 use super::device::{use_threads, DeviceChoice};
-use super::{initial, is_set, typed_command, Global};
+use super::{check_stop, initial, is_set, typed_command, Global};
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::ops;
@@ -58,6 +58,8 @@ impl<'a> RunContext<'a> {
 pub(super) enum RunEvent<'a> {
     /// Training begins, after `done` epochs of an earlier process.
     Start { parameters: usize, steps_per_epoch: usize, done: usize },
+    /// Examples were generated, before training begins.
+    Examples { made: usize, of: usize },
     /// A step was made.
     Step { epoch: usize, step: usize, loss: f64, seconds: f64 },
     /// An epoch is over.
@@ -104,7 +106,10 @@ fn train(
     provenance: &Provenance,
     on: &mut dyn FnMut(RunEvent) -> Result<()>,
 ) -> Result<RunResult> {
-    let data = tasks::load(&config.task, context.training.data_dir.as_deref())?;
+    let data = tasks::load_watched(&config.task, context.training.data_dir.as_deref(), &mut |made, of| {
+        check_stop(context.stop)?;
+        on(RunEvent::Examples { made, of })
+    })?;
     for warning in data.warnings() {
         on(RunEvent::Warning(warning.clone()))?;
     }

@@ -118,11 +118,11 @@ impl<'a> JsonEvents<'a> {
                 json!({ "event": "start", "schema": 1, "run": self.id, "config": self.config, "epochs": self.epochs,
                         "done": done, "steps": steps_per_epoch, "parameters": parameters })
             }
+            RunEvent::Examples { .. } | RunEvent::Step { .. } if !self.is_due() => return Ok(()),
+            RunEvent::Examples { made, of } => {
+                json!({ "event": "examples", "schema": 1, "run": self.id, "made": made, "of": of })
+            }
             RunEvent::Step { epoch, step, loss, seconds } => {
-                if self.last_progress.is_some_and(|t| t.elapsed() < PROGRESS_EVERY) {
-                    return Ok(());
-                }
-                self.last_progress = Some(Instant::now());
                 json!({ "event": "progress", "schema": 1, "run": self.id, "epoch": epoch, "epochs": self.epochs, "step": step,
                         "steps": self.steps, "loss": loss, "seconds": seconds })
             }
@@ -132,6 +132,15 @@ impl<'a> JsonEvents<'a> {
             }
         };
         emit(&event)
+    }
+
+    /// Whether the last progress was printed long enough ago; if so, the time starts again.
+    fn is_due(&mut self) -> bool {
+        let is_due = self.last_progress.is_none_or(|at| at.elapsed() >= PROGRESS_EVERY);
+        if is_due {
+            self.last_progress = Some(Instant::now());
+        }
+        is_due
     }
 
     fn epoch(&self, row: &EpochRow) -> Value {

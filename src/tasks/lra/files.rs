@@ -1,6 +1,6 @@
 //! File names of the datasets, and their folders below a given one.
 
-use super::{LraDataset, Sources};
+use super::{LraDataset, Sources, HARD_CONTOUR};
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
@@ -88,12 +88,12 @@ pub(super) fn find(dataset: LraDataset, contour_length: usize, dir: &Path) -> Re
     match (found.next(), dataset) {
         (Some(folder), dataset) if dataset.has_paths() => Ok(folder.join(level)),
         (Some(folder), _) => Ok(folder),
-        (None, _) => Err(missing(dir, dataset, forms[0])),
+        (None, _) => Err(missing(dir, dataset, contour_length, forms[0])),
     }
 }
 
 /// Error about the first of `names` that is missing.
-fn missing(dir: &Path, dataset: LraDataset, names: &[&str]) -> Error {
+fn missing(dir: &Path, dataset: LraDataset, contour_length: usize, names: &[&str]) -> Error {
     let begun = |folder: &PathBuf| names.first().is_some_and(|n| folder.join(n).exists());
     let begun = candidates(dir, dataset).into_iter().find(begun);
     let place = begun.clone().unwrap_or_else(|| dir.to_owned());
@@ -111,7 +111,11 @@ fn missing(dir: &Path, dataset: LraDataset, names: &[&str]) -> Error {
             larger @ (128 | 256) => format!("pathfinder --side {larger}"),
             _ => name.to_owned(),
         };
-        format!("generate data of the same kind with `dsf data generate {what}`, ")
+        let level = match contour_length {
+            easier if dataset.has_paths() && easier != HARD_CONTOUR => format!(" --contour-length {easier}"),
+            _ => String::new(),
+        };
+        format!("generate data of the same kind with `dsf data generate {what}{level}`, ")
     } else {
         String::new()
     };

@@ -15,7 +15,9 @@ mod vocab;
 pub use config::{LraConfig, LraDataset, HARD_CONTOUR};
 pub use stand_in::write_stand_in;
 
-use super::{Documents, ExampleSizes, Files, Generator, Objective, Sources, Task, TaskEntry, TrainValTest};
+use super::{
+    Documents, ExampleSizes, ExamplesMade, Files, Generator, Objective, Sources, Task, TaskEntry, TrainValTest,
+};
 use crate::cache;
 use crate::config::TaskConfig;
 use crate::error::{ensure, refuse, Result};
@@ -45,7 +47,6 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     ],
     objective: Objective::Pooled,
     headline: "accuracy",
-    report: " --table 3",
     files: Some(Files {
         root: cache::lra,
         about: "the released files of the Long Range Arena",
@@ -92,8 +93,8 @@ impl Task for LraConfig {
         check_sizes(self)
     }
 
-    fn load(&self, data_dir: Option<&Path>) -> Result<super::Splits> {
-        load(self, data_dir).map(super::Splits::Pooled)
+    fn load(&self, data_dir: Option<&Path>, made: ExamplesMade) -> Result<super::Splits> {
+        load(self, data_dir, made).map(super::Splits::Pooled)
     }
 
     fn title(&self) -> String {
@@ -118,7 +119,9 @@ impl Task for LraConfig {
             LraDataset::Text => text::sources(&folder)?,
             LraDataset::Retrieval => files::named(&folder, &files::PAIRS),
             LraDataset::Image => image::sources(&folder),
-            LraDataset::Pathfinder | LraDataset::PathX | LraDataset::PathX256 => pathfinder::sources(&folder)?,
+            LraDataset::Pathfinder | LraDataset::PathX | LraDataset::PathX256 => {
+                pathfinder::sources(&folder, self.dataset)?
+            }
         };
         Ok(Some(sources))
     }
@@ -139,13 +142,14 @@ fn root(data_dir: Option<&Path>) -> Result<PathBuf> {
     data_dir.map_or_else(cache::lra, |dir| Ok(dir.to_owned()))
 }
 
-/// Loads the splits of `config`, generated or from files under `data_dir`; `None` is the folder of `dsf data fetch`.
-pub fn load(config: &LraConfig, data_dir: Option<&Path>) -> Result<LraSplits> {
+/// Loads the splits of `config`, generated or from files under `data_dir`; `None` is the folder of `dsf data fetch`. The
+/// pictures of Pathfinder are reported to `made` while they are drawn.
+pub fn load(config: &LraConfig, data_dir: Option<&Path>, made: ExamplesMade) -> Result<LraSplits> {
     config.check()?;
     if config.data == Generator::Native {
         return match config.dataset {
             LraDataset::Listops => listops::generated(config),
-            _ => Ok(pathfinder::generated(config)),
+            _ => pathfinder::generated(config, made),
         };
     }
     let dir = &root(data_dir)?;
@@ -175,7 +179,7 @@ pub fn write_generated(config: &LraConfig, folder: &Path, progress: &mut dyn FnM
     }
 }
 
-/// Numbers of paddles of long paths that fit into 32 x 32 pixels and a third of which still forms a path.
+/// Numbers of paddles of long paths: the most fit into 32 x 32 pixels, and a third of the fewest is still a path.
 const CONTOURS: RangeInclusive<usize> = 3..=14;
 
 fn check_sizes(config: &LraConfig) -> Result<()> {

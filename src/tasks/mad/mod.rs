@@ -19,7 +19,7 @@ mod skills;
 use super::limits::{self, Rule, SequenceLengths};
 use super::splits::SequenceForm;
 use super::synthetic::is_zero;
-use super::{Dataset, ExampleSizes, NoSkill, Objective, Splits, Task, TaskEntry};
+use super::{Dataset, ExampleSizes, ExamplesMade, NoSkill, Objective, Splits, Task, TaskEntry};
 use crate::config::TaskConfig;
 use crate::error::{refuse, Result};
 use serde::{Deserialize, Serialize};
@@ -50,7 +50,6 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     ],
     objective: Objective::PerToken,
     headline: "accuracy",
-    report: "",
     files: None,
     read,
 };
@@ -151,7 +150,7 @@ impl Task for MadSettings {
         limits::check(ENTRY.name, &self.rules(), self.vocab_size, self.lengths(), examples)
     }
 
-    fn load(&self, _data_dir: Option<&Path>) -> Result<Splits> {
+    fn load(&self, _data_dir: Option<&Path>, _made: ExamplesMade) -> Result<Splits> {
         self.check()?;
         let examples = self.sizes().examples;
         Ok(Splits::drawn(

@@ -45,7 +45,9 @@ pub mod numpy;
 
 use super::limits::{self, Length, Rule, SequenceLengths};
 use super::synthetic::is_zero;
-use super::{Dataset, ExampleSizes, Generator, NoSkill, Objective, Slices, Splits, Task, TaskEntry, NO_RECALL};
+use super::{
+    Dataset, ExampleSizes, ExamplesMade, Generator, NoSkill, Objective, Slices, Splits, Task, TaskEntry, NO_RECALL,
+};
 use crate::config::TaskConfig;
 use crate::error::{refuse, Result};
 use rayon::prelude::*;
@@ -79,7 +81,6 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     ],
     objective: Objective::PerToken,
     headline: "accuracy",
-    report: "",
     files: None,
     read: |config| Ok(Box::new(config.typed::<MqarConfig>()?)),
 };
@@ -191,7 +192,7 @@ impl Task for MqarConfig {
         }
     }
 
-    fn load(&self, _data_dir: Option<&Path>) -> Result<Splits> {
+    fn load(&self, _data_dir: Option<&Path>, _made: ExamplesMade) -> Result<Splits> {
         self.check()?;
         let [train, val, test] = match self.data {
             Generator::Native => native::load(self),

@@ -5,7 +5,9 @@ mod digits;
 mod idx;
 
 use super::lra::{self, LraConfig, LraDataset};
-use super::{Documents, ExampleSizes, Generator, Objective, Sources, Splits, Task, TaskEntry, TrainValTest};
+use super::{
+    Documents, ExampleSizes, ExamplesMade, Generator, Objective, Sources, Splits, Task, TaskEntry, TrainValTest,
+};
 use crate::config::TaskConfig;
 use crate::error::{ensure, refuse, Result};
 use crate::ops::rng::Rng;
@@ -35,7 +37,6 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     ],
     objective: Objective::Pooled,
     headline: "accuracy",
-    report: "",
     files: None,
     read: |config| Ok(Box::new(config.typed::<PixelsConfig>()?)),
 };
@@ -175,10 +176,10 @@ impl Task for PixelsConfig {
         Ok(())
     }
 
-    fn load(&self, data_dir: Option<&Path>) -> Result<Splits> {
+    fn load(&self, data_dir: Option<&Path>, made: ExamplesMade) -> Result<Splits> {
         self.check()?;
         let splits = match (self.data, self.picture) {
-            (Generator::Files, PictureKind::Cifar) => lra::load(&self.of_arena(), data_dir)?,
+            (Generator::Files, PictureKind::Cifar) => lra::load(&self.of_arena(), data_dir, made)?,
             (Generator::Files, PictureKind::Mnist) => idx::load(data_dir, self.examples())?,
             _ => digits::drawn(self.data_seed, self.examples()),
         };

@@ -24,7 +24,7 @@ pub(in crate::tasks) fn per_token(task: &dyn Task) -> (Dataset, Dataset) {
 
 /// Training, validation and test split of a task of labels at positions.
 pub(in crate::tasks) fn per_token_splits(task: &dyn Task) -> [Dataset; 3] {
-    match task.load(None).unwrap() {
+    match task.load(None, &mut |_, _| Ok(())).unwrap() {
         Splits::PerToken { train, val, test } => [train, val, test],
         _ => panic!("another objective"),
     }
@@ -34,7 +34,7 @@ pub(in crate::tasks) fn per_token_splits(task: &dyn Task) -> [Dataset; 3] {
 /// refusal.
 pub(in crate::tasks) fn refuses(task: &dyn Task, flag: &str) -> Diagnostic {
     let at = task.check().refuses(flag);
-    assert_eq!(task.load(None).refuses(flag), at);
+    assert_eq!(task.load(None, &mut |_, _| Ok(())).refuses(flag), at);
     at
 }
 

@@ -7,7 +7,7 @@ use crate::config::TaskConfig;
 use crate::error::Result;
 use crate::tasks::limits::{self, SequenceLengths};
 use crate::tasks::splits::SequenceForm;
-use crate::tasks::{ExampleSizes, Objective, Splits, Task, TaskEntry};
+use crate::tasks::{ExampleSizes, ExamplesMade, Objective, Splits, Task, TaskEntry};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -51,7 +51,6 @@ pub(in crate::tasks) const ENTRY: TaskEntry = TaskEntry {
     fields: &["data_seed", "vocab_size", "seq_len", "train_examples", "test_examples", "lag"],
     objective: Objective::PerToken,
     headline: "accuracy",
-    report: "",
     files: None,
     read: |config| Ok(Box::new(config.typed::<ToyConfig>()?)),
 };
@@ -84,7 +83,7 @@ impl Task for ToyConfig {
         limits::check(ENTRY.name, &[], self.vocab_size, lengths, examples)
     }
 
-    fn load(&self, _data_dir: Option<&Path>) -> Result<Splits> {
+    fn load(&self, _data_dir: Option<&Path>, _made: ExamplesMade) -> Result<Splits> {
         let forms = [(); 2].map(|()| SequenceForm::last(self.seq_len, 1));
         let examples = self.sizes().examples;
         let splits = Splits::drawn(ENTRY.name, self.data_seed, examples, &forms, |stream, tokens, answers, _| {

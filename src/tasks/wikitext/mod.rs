@@ -22,7 +22,8 @@ pub use vocabulary::{
 };
 
 use super::{
-    ExampleSizes, Files, Ids, Objective, Sources, Task, TaskEntry, TextSize, TokenizedText, TrainValTest, Watch,
+    ExampleSizes, ExamplesMade, Files, Ids, Objective, Sources, Task, TaskEntry, TextSize, TokenizedText, TrainValTest,
+    Watch,
 };
 use crate::cache;
 use crate::config::TaskConfig;
@@ -50,7 +51,6 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     ],
     objective: Objective::NextToken,
     headline: "train_ppl",
-    report: " --table 1",
     files: Some(Files {
         root: cache::wikitext,
         about: "the text of WikiText, and GPT-NeoX's tokenizer",
@@ -94,7 +94,7 @@ impl Task for WikitextConfig {
         Ok(())
     }
 
-    fn load(&self, data_dir: Option<&Path>) -> Result<super::Splits> {
+    fn load(&self, data_dir: Option<&Path>, _made: ExamplesMade) -> Result<super::Splits> {
         load(self, data_dir).map(super::Splits::NextToken)
     }
 

@@ -116,6 +116,7 @@ fn every_command_prints_the_objects_that_the_guide_lists() {
     let sweep = format!("sweep {SMOKE} --seeds 2");
     call(REFUSED);
     call(&format!("mqar {SMOKE}"));
+    call(&format!("lra --dataset pathfinder --val-examples 8 --test-examples 8 {SMOKE}"));
     call(&format!("mqar {SMOKE} --explain"));
     call(&format!("{sweep} --dry-run"));
     call(&format!("{sweep} --executor print"));

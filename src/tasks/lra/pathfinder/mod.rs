@@ -11,7 +11,7 @@ mod style;
 
 use super::parts::{first, permutation, tenth};
 use super::picture;
-use super::{files, Documents, LraConfig, LraDataset, LraSplits, Sources};
+use super::{files, Documents, ExamplesMade, LraConfig, LraDataset, LraSplits, Sources};
 use crate::error::{Error, Position, Result};
 use crate::files::{is_hidden, read_bytes, BOM};
 use png::ColorType;
@@ -23,14 +23,19 @@ use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use style::PictureStyle;
 
-/// Number of pictures decoded or drawn before they are appended to the split.
-const AT_ONCE: usize = 4096;
+/// Number of pictures decoded before they are appended to the split.
+const DECODED_AT_ONCE: usize = 4096;
+
+/// Number of pictures drawn, some seconds of work at the largest size, before a run looks whether it is to stop.
+const DRAWN_AT_ONCE: usize = 64;
 
 /// Number of pictures per written folder.
 const PICTURES_A_FOLDER: usize = 1000;
 
-/// Advice for damaged files.
-const REMEDY: &str = "download them again: dsf data fetch lra --dataset pathfinder";
+/// Advice for damaged files of `dataset`.
+fn remedy(dataset: LraDataset) -> String {
+    format!("download them again: dsf data fetch lra --dataset {}", dataset.name())
+}
 
 /// Picture listed in the metadata.
 struct ListedPicture {
@@ -44,7 +49,7 @@ struct ListedPicture {
 /// examples than requested.
 pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<LraSplits> {
     let level = files::find(config.dataset, config.contour_length(), dir)?;
-    let (listed, warnings) = without_empty(list(&level)?)?;
+    let (listed, warnings) = without_empty(list(&level, config.dataset)?)?;
     let order = permutation(listed.len());
     let tenth = tenth(listed.len());
     let (train, rest) = order.split_at(listed.len() - 2 * tenth);
@@ -54,10 +59,10 @@ pub(super) fn load(config: &LraConfig, dir: &Path) -> Result<LraSplits> {
 }
 
 /// Metadata files of `level` and the pictures that they list.
-pub(super) fn sources(level: &Path) -> Result<Sources> {
+pub(super) fn sources(level: &Path, dataset: LraDataset) -> Result<Sources> {
     let mut sources = Sources::default();
-    let metadata = metadata_files(&level.join("metadata"))?;
-    let pictures = list(level)?.into_iter().map(|picture| picture.path);
+    let metadata = metadata_files(&level.join("metadata"), dataset)?;
+    let pictures = list(level, dataset)?.into_iter().map(|picture| picture.path);
     for path in metadata.into_iter().chain(pictures) {
         let name = path.strip_prefix(level).unwrap_or(&path);
         sources.push(name.to_string_lossy(), path.clone());
@@ -66,9 +71,9 @@ pub(super) fn sources(level: &Path) -> Result<Sources> {
 }
 
 /// Pictures in the order of their metadata files' numbers and of the lines in them.
-fn list(level: &Path) -> Result<Vec<ListedPicture>> {
+fn list(level: &Path, dataset: LraDataset) -> Result<Vec<ListedPicture>> {
     let mut listed = Vec::new();
-    for metadata in metadata_files(&level.join("metadata"))? {
+    for metadata in metadata_files(&level.join("metadata"), dataset)? {
         let bytes = read_bytes(&metadata)?;
         let text = bytes.strip_prefix(BOM).unwrap_or(&bytes);
         for (number, line) in text.split(|&byte| byte == b'\n').enumerate() {
@@ -78,7 +83,8 @@ fn list(level: &Path) -> Result<Vec<ListedPicture>> {
             let (picture, label) = parse(line).ok_or_else(|| {
                 let reason = format!(
                     "expected a folder, a file, a number and a label of 0 or 1, \
-                     as in `imgs/0 sample_0.png 0 1`; {REMEDY}"
+                     as in `imgs/0 sample_0.png 0 1`; {}",
+                    remedy(dataset)
                 );
                 Error::data_at(&metadata, Position::Line(number as u64 + 1), reason)
             })?;
@@ -90,7 +96,7 @@ fn list(level: &Path) -> Result<Vec<ListedPicture>> {
 }
 
 /// Files `<k>.npy` by ascending k.
-fn metadata_files(folder: &Path) -> Result<Vec<PathBuf>> {
+fn metadata_files(folder: &Path, dataset: LraDataset) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).map_err(Error::io("read", folder))? {
         let entry = entry.map_err(Error::io("read", folder))?;
@@ -100,12 +106,12 @@ fn metadata_files(folder: &Path) -> Result<Vec<PathBuf>> {
         }
         let name = name.to_string_lossy();
         let Some(stem) = name.strip_suffix(".npy") else { continue };
-        let k: u64 =
-            stem.parse().map_err(|_| Error::data(&path, format!("expected a number before `.npy`; {REMEDY}")))?;
+        let unnumbered = |_| Error::data(&path, format!("expected a number before `.npy`; {}", remedy(dataset)));
+        let k: u64 = stem.parse().map_err(unnumbered)?;
         files.push((k, path));
     }
     if files.is_empty() {
-        return Err(Error::data(folder, format!("expected files 0.npy, 1.npy and so on; {REMEDY}")));
+        return Err(Error::data(folder, format!("expected files 0.npy, 1.npy and so on; {}", remedy(dataset))));
     }
     files.sort();
     Ok(files.into_iter().map(|(_, path)| path).collect())
@@ -151,7 +157,7 @@ fn without_empty(listed: Vec<ListedPicture>) -> Result<(Vec<ListedPicture>, Vec<
 /// Decodes the pictures at `indices`, in that order.
 fn decode(listed: &[ListedPicture], indices: &[usize], dataset: LraDataset) -> Result<Documents> {
     let mut examples = Documents::new(1);
-    for indices in indices.chunks(AT_ONCE) {
+    for indices in indices.chunks(DECODED_AT_ONCE) {
         let pixels = |&index: &usize| pixels(&listed[index].path, dataset);
         let decoded: Vec<Result<Vec<u8>>> = indices.par_iter().map(pixels).collect();
         for (&index, pixels) in indices.iter().zip(decoded) {
@@ -164,25 +170,26 @@ fn decode(listed: &[ListedPicture], indices: &[usize], dataset: LraDataset) -> R
 fn pixels(path: &Path, dataset: LraDataset) -> Result<Vec<u8>> {
     let bytes = read_bytes(path)?;
     picture::decode(&bytes, dataset.side() as u32, ColorType::Grayscale)
-        .map_err(|why| Error::data(path, format!("{why}; {REMEDY}")))
+        .map_err(|why| Error::data(path, format!("{why}; {}", remedy(dataset))))
 }
 
 /// Generates the pictures in order: training, validation, test. A pixel's gray value is its token.
-pub(super) fn generated(config: &LraConfig) -> LraSplits {
-    let mut first = 0;
-    let splits = config.examples().map(|size| {
-        let mut examples = Documents::new(1);
+pub(super) fn generated(config: &LraConfig, made: ExamplesMade) -> Result<LraSplits> {
+    let sizes = config.examples();
+    let (mut first, all) = (0, sizes.iter().sum());
+    let mut splits = sizes.map(|_| Documents::new(1));
+    for (examples, size) in splits.iter_mut().zip(sizes) {
         let end = first + size;
         while first < end {
-            let some = end.min(first + AT_ONCE);
+            let some = end.min(first + DRAWN_AT_ONCE);
             for picture in pictures(config, first..some) {
                 examples.push(&[&picture.pixels], picture.label);
             }
             first = some;
+            made(first, all)?;
         }
-        examples
-    });
-    splits.into()
+    }
+    Ok(splits.into())
 }
 
 /// Folder of the files of a level under a data folder.

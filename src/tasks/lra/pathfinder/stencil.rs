@@ -163,24 +163,63 @@ fn fine_cell(y: i32, x: i32, pen: &Pen) -> usize {
 /// Line from the centre to `end`.
 fn line(end: End, pen: &Pen) -> Vec<u8> {
     let mut fine = vec![0; pen.fine_width() * pen.fine_width()];
+    let draw = |y, x| fine[fine_cell(y, x, pen)] = u8::MAX;
     match (pen.style.thickness * f64::from(FINER)).round() as i32 {
-        ..=1 => thin(end, |y, x| fine[fine_cell(y, x, pen)] = u8::MAX),
-        width => {
-            let (far_y, far_x) = (f64::from(end.0), f64::from(end.1));
-            let (length, half) = (far_y.hypot(far_x), f64::from(width) / 2.0);
-            for (y, x) in square(pen.fine_reach()) {
-                let (y_at, x_at) = (f64::from(y), f64::from(x));
-                let along = (y_at * far_y + x_at * far_x) / length.max(1.0);
-                let across = (y_at * far_x - x_at * far_y).abs() / length.max(1.0);
-                // A line of no length is a point.
-                let near = y_at.hypot(x_at) <= length + half;
-                if near && (0.0..=length).contains(&along) && across <= half {
-                    fine[fine_cell(y, x, pen)] = u8::MAX;
-                }
-            }
-        }
+        ..=1 => thin(end, draw),
+        width => thick(end, width, draw),
     }
     fine
+}
+
+/// Calls `draw` with the cells of a line `width` cells thick from (0, 0) to `end`: a quadrilateral whose corners and rows
+/// are rounded as by Pillow's `ImageDraw.line`, with which the pictures of the task were made.
+fn thick(end: End, width: i32, mut draw: impl FnMut(i32, i32)) {
+    let End(far_y, far_x) = end;
+    let length = libm::hypot(f64::from(far_y), f64::from(far_x));
+    if length == 0.0 {
+        return draw(0, 0);
+    }
+    let half = f64::from(width - 1) / 2.0;
+    let (less, more) = (half_down(half) / length, half_up(half) / length);
+    let [left, right] = [less, more].map(|part| half_down(part * f64::from(far_y)) as i32);
+    let [above, below] = [less, more].map(|part| half_up(part * f64::from(far_x)) as i32);
+    let corners = [(below, -left), (far_y + below, far_x - left), (far_y - above, far_x + right), (-above, right)];
+    let mut rows = corners.map(|(y, _)| y);
+    rows.sort_unstable();
+    for y in rows[0]..=rows[3] {
+        let (mut first, mut last) = (f64::INFINITY, f64::NEG_INFINITY);
+        for (i, &from) in corners.iter().enumerate() {
+            for x in crossing(from, corners[(i + 1) % corners.len()], y) {
+                (first, last) = (first.min(x), last.max(x));
+            }
+        }
+        for x in half_up(first) as i32..=half_down(last) as i32 {
+            draw(y, x);
+        }
+    }
+}
+
+/// Columns at which the edge between two corners, (y, x) each, meets row `y`: one, both of its ends, or none.
+fn crossing(from: (i32, i32), to: (i32, i32), y: i32) -> Vec<f64> {
+    let (low, high) = (from.0.min(to.0), from.0.max(to.0));
+    if !(low..=high).contains(&y) {
+        return Vec::new();
+    }
+    let (from_x, to_x) = (f64::from(from.1), f64::from(to.1));
+    if low == high {
+        return vec![from_x, to_x];
+    }
+    vec![f64::from(y - from.0) * (to_x - from_x) / f64::from(to.0 - from.0) + from_x]
+}
+
+/// The nearest whole number, of two the one farther from zero.
+fn half_up(x: f64) -> f64 {
+    (x.abs() + 0.5).floor().copysign(x)
+}
+
+/// The nearest whole number, of two the one nearer to zero.
+fn half_down(x: f64) -> f64 {
+    (x.abs() - 0.5).ceil().copysign(x)
 }
 
 /// Calls `draw` with the cells of a line one cell thick from (0, 0) to `end` (Bresenham 1965).

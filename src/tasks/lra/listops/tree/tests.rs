@@ -197,6 +197,6 @@ fn written_files_load_as_the_splits_that_are_generated() {
     assert!(text.starts_with("Source\tTarget\r\n( ( "), "{text}");
     assert!(text.ends_with("\r\n"));
     let read = LraConfig { data: Generator::Files, ..generated.clone() };
-    let loaded = load(&read, Some(dir.path())).unwrap();
+    let loaded = load(&read, Some(dir.path()), &mut |_, _| Ok(())).unwrap();
     assert_eq!(loaded, super::generated(&generated).unwrap());
 }

@@ -2,6 +2,7 @@
 
 use super::super::{folder, generated, write};
 use super::*;
+use crate::error::Error;
 use crate::tasks::lra::{load, testing, LraDataset};
 use crate::tasks::Generator;
 
@@ -178,6 +179,37 @@ fn the_pictures_have_the_figures_of_the_original() {
     assert!((250..350).contains(&positive), "{positive} of 600");
 }
 
+/// The figures are means over pictures drawn by the original program.
+#[test]
+fn larger_pictures_have_the_figures_of_the_original() {
+    let of_128 = (LraDataset::PathX, 7.91, [86.3, 8.3, 2.4, 1.7, 1.4], "796e26110662");
+    let of_256 = (LraDataset::PathX256, 2.95, [96.1, 2.2, 0.55, 0.35, 0.76], "1f6cb926b7a7");
+    for (dataset, mean, bins, fingerprint) in [of_128, of_256] {
+        let config = LraConfig { dataset, ..config(0, [30, 0, 0]) };
+        let drawn = generated(&config, &mut |_, _| Ok(())).unwrap();
+        let found = figures((0..30).map(|i| drawn.train.document(i, 0)));
+        assert!((found.mean / mean - 1.0).abs() < 0.06, "{dataset:?}: mean {}", found.mean);
+        for (found, expected) in found.bins.iter().zip(bins) {
+            assert!((found / expected - 1.0_f64).abs() < 0.15, "{dataset:?}: {found} for {expected}");
+        }
+        assert_eq!(drawn.fingerprint(), fingerprint, "{dataset:?}");
+    }
+}
+
+#[test]
+fn drawing_stops_where_its_caller_does() {
+    let mut told = Vec::new();
+    let stopped = generated(&config(0, [100, 100, 100]), &mut |made, of| {
+        told.push((made, of));
+        if made < 164 {
+            return Ok(());
+        }
+        Err(Error::Stopped)
+    });
+    assert!(matches!(stopped, Err(Error::Stopped)));
+    assert_eq!(told, [(64, 300), (100, 300), (164, 300)]);
+}
+
 #[test]
 fn one_thread_and_many_draw_the_same_pictures() {
     let on = |threads| {
@@ -202,10 +234,37 @@ fn a_reduced_line_has_the_levels_of_an_image_library() {
     assert_eq!(row, [0, 0, 2, 0, 102, 135, 116, 0, 0]);
 }
 
+/// Reference from Pillow 12: a line of 4 or 3 cells to (4, 9) on the fine grid, resized with LANCZOS.
+#[test]
+fn a_reduced_thick_line_has_the_levels_of_an_image_library() {
+    let of_256 = [
+        [1, 0, 12, 12, 0, 0, 3, 2, 0, 0],
+        [3, 0, 110, 218, 95, 8, 0, 0, 0, 0],
+        [2, 1, 156, 255, 255, 220, 163, 55, 1, 0],
+        [0, 1, 0, 49, 97, 223, 255, 208, 0, 1],
+        [0, 0, 2, 0, 0, 2, 107, 71, 0, 3],
+    ];
+    let of_128 = [
+        [0, 0, 29, 0, 0, 4, 3, 1, 0, 0],
+        [2, 0, 204, 185, 55, 0, 0, 0, 0, 0],
+        [1, 2, 53, 178, 210, 203, 110, 19, 2, 1],
+        [0, 0, 0, 0, 6, 110, 234, 107, 0, 4],
+        [0, 0, 2, 3, 0, 0, 8, 31, 0, 1],
+    ];
+    for (side, rows, cells, sum) in [(256, of_256, 39, 2606), (128, of_128, 35, 1781)] {
+        let line = &Pen::of(PictureStyle::of(side))[0].stencil(stencil::End(4, 9)).line;
+        let level = |at| line.iter().find(|(offset, _)| *offset == at).map_or(0, |(_, level)| *level);
+        let drawn: Vec<Vec<u8>> = (-1..=3).map(|dy| (-2..8).map(|dx| level((dy, dx))).collect()).collect();
+        assert_eq!(drawn, rows);
+        let total: u32 = line.iter().map(|(_, level)| u32::from(*level)).sum();
+        assert_eq!((line.len(), total), (cells, sum));
+    }
+}
+
 #[test]
 fn splits_are_consecutive_pictures() {
     let config = config(7, [6, 2, 3]);
-    let splits = generated(&config);
+    let splits = generated(&config, &mut |_, _| Ok(())).unwrap();
     let all = pictures(&config, 0..11);
     assert_eq!(splits.train.document(5, 0), all[5].pixels);
     assert_eq!(splits.val.document(0, 0), all[6].pixels);
@@ -229,7 +288,7 @@ fn written_files_load_with_every_picture_and_its_label() {
     std::fs::create_dir_all(level.parent().unwrap()).unwrap();
     std::fs::rename(dir.path(), &level).unwrap();
     let files = LraConfig { data: Generator::Files, ..config.clone() };
-    let loaded = load(&files, Some(target.path())).unwrap();
+    let loaded = load(&files, Some(target.path()), &mut |_, _| Ok(())).unwrap();
     let splits = [&loaded.train, &loaded.val, &loaded.test];
     let read = splits.iter().flat_map(|s| (0..s.len()).map(|i| (s.document(i, 0), s.label(i))));
     let mut read: Vec<(&[u8], u8)> = read.collect();
