@@ -13,7 +13,8 @@ use crate::files;
 use crate::model::initial_values;
 use crate::nn::InitialValues;
 use crate::recipes::{self, as_typed, Explained, Flags, Resolved, TaskRow};
-use crate::store::{Column, Metrics, Outcome, RunResult, RunStatus, Status, Store, Weights};
+use crate::report::Figure;
+use crate::store::{Column, Metrics, Outcome, Record, RunResult, RunStatus, Status, Store, Weights};
 use crate::sweep::estimate::{self, counted, duration};
 use crate::sweep::{Experiment, Training};
 use crate::tasks;
@@ -212,7 +213,7 @@ fn conclusion(config: &RunConfig, result: &RunResult, known: bool, store: &Store
     }
     lines.push(format!(
         "next:    dsf report{}{out}    or    dsf sweep --task {} {}{out}",
-        entry.report,
+        Figure::showing(&Record::planned(config)).flag(),
         entry.name,
         task.next(&config.model.mixer),
         out = global.out_flag()

@@ -3,7 +3,7 @@
 //! A cell is one setting, learning rate included; its seeds are the sample. The p-value of a difference is corrected
 //! over all cells (Holm), so that comparing a program with itself finds no difference 19 times in 20.
 
-use super::figures::FIGURES;
+use super::figures::Figure;
 use super::grid::{fact, rate, Cell, Facts, Grid, GridLine, Style};
 use super::own_data::OwnData;
 use super::score::{GroupStatus, Score};
@@ -143,9 +143,7 @@ fn order() -> Vec<usize> {
 
 /// Default metric of the table that shows `run`, or of the grid.
 fn metric_of(run: &Record) -> &'static Metric {
-    let figure = FIGURES.iter().find(|figure| figure.claims(run));
-    let name = figure.map_or("accuracy", |figure| figure.metrics[0]);
-    Metric::find(name).expect("a test walks the metrics of FIGURES")
+    Metric::find(Figure::showing(run).metrics[0]).expect("a test walks the metrics of FIGURES")
 }
 
 impl Side {

@@ -183,7 +183,7 @@ const MAD: Figure = Figure {
     remedy: "`dsf sweep --task mad` trains some",
 };
 
-/// Everything that can be drawn.
+/// Everything that can be drawn, the grid first.
 #[rustfmt::skip]
 pub static FIGURES: &[Figure] = &[
     Figure {
@@ -435,10 +435,16 @@ impl Figure {
         of_column && holds(self.runs, run)
     }
 
-    /// Whether it is a table of all runs of one task, and `run` is one of them.
+    /// Whether it is the table of a task, and shows `run`.
     pub(super) fn claims(&self, run: &Record) -> bool {
-        let whole_task = matches!(self.runs, [(Column::TASK, [_])]);
-        self.series == FigureSeries::Table && whole_task && holds(self.runs, run)
+        let of_one_task = matches!(self.runs, [(Column::TASK, [_])]);
+        self.series == FigureSeries::Table && of_one_task && self.holds(run)
+    }
+
+    /// The table that claims `run`, or the grid.
+    pub fn showing(run: &Record) -> &'static Self {
+        let claiming = FIGURES.iter().find(|figure| figure.claims(run));
+        claiming.unwrap_or(&FIGURES[0])
     }
 
     /// The metric called `name`, or the default.

@@ -4,11 +4,12 @@ use super::plan_results::PlanResults;
 use crate::cli::Global;
 use crate::config::RunConfig;
 use crate::error::Result;
+use crate::report::Figure;
 use crate::store::{Column, Outcome, Record, Store};
 use crate::sweep::estimate::{counted, duration};
 use crate::sweep::{Plan, PlanStatus, Shard, Tally};
-use crate::tasks;
 use serde_json::{json, Value};
+use std::collections::BTreeSet;
 
 /// Describes a run by the settings in which the runs of a sweep usually differ.
 pub(super) fn describe(run: &RunConfig) -> String {
@@ -70,11 +71,8 @@ pub(super) fn conclusion(
     let tasks = plan.tasks();
     let summary = |task: &&str| store.summary_path(task).display().to_string();
     let summaries: Vec<String> = tasks.iter().map(summary).collect();
-    let report = |task: &&str| {
-        let table = tasks::find(task).map_or("", |entry| entry.report);
-        format!("dsf report{table}{}", global.out_flag())
-    };
-    let reports: Vec<String> = tasks.iter().map(report).collect();
+    let figures: BTreeSet<String> = plan.runs.iter().map(|run| Figure::showing(&Record::planned(run)).flag()).collect();
+    let reports: Vec<String> = figures.iter().map(|flag| format!("dsf report{flag}{}", global.out_flag())).collect();
     let mut lines = vec![format!("{runs}: {}.", parts.join(", "))];
     if let Some(grids) = learnt.grids(global.coloured())? {
         lines.push(format!("\n{grids}\n"));

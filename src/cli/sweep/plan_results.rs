@@ -106,13 +106,13 @@ impl<'a> PlanResults<'a> {
 
     /// Returns the grids of the plan without their notes, if they fit on a screen.
     pub fn grids(&self, colour: bool) -> Result<Option<String>> {
-        let drawn = |task: &str| tasks::find(task).is_ok_and(|entry| entry.report.is_empty());
-        let rows: Vec<Record> = self.rows.iter().filter(|row| drawn(row.text(Column::TASK))).cloned().collect();
+        let drawn = |run: &Record| Figure::showing(run).series == FigureSeries::Grid;
+        let rows: Vec<Record> = self.rows.iter().filter(|row| drawn(row)).cloned().collect();
         if rows.is_empty() {
             return Ok(None);
         }
         let figure = Figure::find(FigureSeries::Grid, "")?;
-        let runs: Vec<RunConfig> = self.planned.iter().filter(|run| drawn(run.task.name())).cloned().collect();
+        let runs: Vec<RunConfig> = self.planned.iter().filter(|run| drawn(&Record::planned(run))).cloned().collect();
         let mut report = report(figure, &rows, Some(&runs), &presets_of, &ReportOptions::default())?;
         report.notes.clear();
         report.grids.iter_mut().for_each(|grid| grid.notes.clear());

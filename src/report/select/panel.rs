@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 
 /// Settings in every title of a grid of cells, in the order by which grids are sorted.
 #[rustfmt::skip]
-pub(super) const OF_CELLS: [&str; 7] =
-    ["task", "protocol", "seq_len", "kv_pairs", "vocab_size", "train_examples", "mixer"];
+pub(super) const OF_CELLS: [&str; 8] =
+    ["task", "protocol", "dataset", "seq_len", "kv_pairs", "vocab_size", "train_examples", "mixer"];
 
 /// Settings of a task and its data, in the titles of panels whose lines differ in all other settings.
 #[rustfmt::skip]
