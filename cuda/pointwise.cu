@@ -1,4 +1,5 @@
 // Elementwise functions, sums of gradients, conversions of type: one thread per element.
+#include "maps.cuh"
 #include "pointwise.cuh"
 
 template <class F, class T>
@@ -36,11 +37,15 @@ DEVICE void backward(Ptr<const T> x, Ptr<const T> y, Ptr<const T> gy, Ptr<T> gx,
 FUNCTIONS(f32, float)
 FUNCTIONS(bf16, bf16)
 
-// sum += more
-#define ADD_TO(io, T)                                                                        \
-    KERNEL(add_to_##io, 256, Global<const T> more, Global<T> sum, uint32_t count) {          \
-        uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;                                  \
-        if (i < count) sum[i] = from_float<T>(to_float(sum[i]) + to_float(more[i]));         \
+// sum += each of `parts` tensors, rounded after each
+#define ADD_TO(io, T)                                                                                       \
+    KERNEL(add_to_##io, 256, Table<const T, MAPS> more, Global<T> sum, uint32_t parts, uint32_t count) {    \
+        uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;                                                 \
+        if (i >= count) return;                                                                             \
+        T total = sum[i];                                                                                   \
+        for (uint32_t part = 0; part < parts; ++part)                                                       \
+            total = from_float<T>(to_float(total) + to_float(one_of(part, more)[i]));                       \
+        sum[i] = total;                                                                                     \
     }
 
 ADD_TO(f32, float)

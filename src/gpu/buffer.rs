@@ -1,5 +1,6 @@
 //! Owned memory of a GPU.
 
+use super::sizes::maps::TENSORS;
 use super::{Arg, Gpu, Grid, Kernel, View};
 use candle_core::op::BackpropOp;
 use candle_core::{bail, DType, Result, Shape, Storage, Tensor};
@@ -51,15 +52,19 @@ impl Buffer {
         self.all.dtype()
     }
 
-    /// Adds the elements of another buffer of the same length and type.
-    pub fn add(&mut self, more: &Buffer) -> Result<()> {
-        let count = self.len();
-        if (more.dtype(), more.len()) != (self.dtype(), count) {
+    /// Adds the elements of other buffers of the same length and type, one after another.
+    pub fn add(&mut self, more: &[Buffer]) -> Result<()> {
+        let (count, dtype, gpu) = (self.len(), self.dtype(), self.gpu.clone());
+        if more.iter().any(|x| (x.dtype(), x.len()) != (dtype, count)) {
             bail!("two gradients of one tensor differ in size or type");
         }
-        let gpu = self.gpu.clone();
-        let kernel = Kernel::of("pointwise", "add_to", self.dtype());
-        gpu.launch(kernel, Grid::for_each(count), &[more.into(), self.into(), count.into()])
+        for some in more.chunks(TENSORS) {
+            let mut parts: Vec<Arg> = some.iter().map(Arg::from).collect();
+            parts.resize(TENSORS, Arg::Null);
+            let args = [Arg::Table(parts), (&mut *self).into(), some.len().into(), count.into()];
+            gpu.launch(Kernel::of("pointwise", "add_to", dtype), Grid::for_each(count), &args)?;
+        }
+        Ok(())
     }
 
     /// Splits the buffer into consecutive parts with the given numbers of elements. The memory is freed with the last

@@ -108,7 +108,7 @@ impl ByFft<'_> {
             let [u, gy] = [u, gy].map(|x| self.split(group.of(x), &rows));
             let part = self.correlate([u?.view(), gy?.view()], &self.nodes_of(&rows), self.numbers())?;
             match &mut sum {
-                Some(sum) => sum.add(&part)?,
+                Some(sum) => sum.add(&[part])?,
                 None => sum = Some(part),
             }
         }

@@ -6,7 +6,32 @@ use std::collections::HashMap;
 
 /// A gradient that others of the same tensor can be added to.
 pub(super) trait Accumulate: Sized {
-    fn add(&mut self, more: Self) -> Result<()>;
+    /// Number of gradients of one tensor that wait to be added together.
+    const HELD: usize;
+
+    /// Adds others, one after another.
+    fn add(&mut self, more: &[Self]) -> Result<()>;
+
+    /// Adds `grad` to those that `held` has, as soon as there are too many.
+    fn hold(held: &mut Vec<Self>, grad: Self) -> Result<()> {
+        held.push(grad);
+        if held.len() > Self::HELD {
+            let whole = Self::total(std::mem::take(held))?;
+            held.extend(whole);
+        }
+        Ok(())
+    }
+
+    /// The sum of gradients in their order; `None` without any.
+    fn total(held: Vec<Self>) -> Result<Option<Self>> {
+        let mut held = held.into_iter();
+        let Some(mut sum) = held.next() else { return Ok(None) };
+        let more: Vec<Self> = held.collect();
+        if !more.is_empty() {
+            sum.add(&more)?;
+        }
+        Ok(Some(sum))
+    }
 }
 
 /// Each variable with the sum of its gradients.
@@ -38,7 +63,7 @@ impl<V: Accumulate> Leaves<V> {
             return Ok(Some(grad));
         };
         match leaves.get_mut(&x.id()) {
-            Some((_, sum)) => sum.add(grad)?,
+            Some((_, sum)) => sum.add(&[grad])?,
             None => {
                 leaves.insert(x.id(), (x.clone(), grad));
             }

@@ -27,17 +27,17 @@ struct Saved<V> {
 /// An application of a fused op and the index of one of its outputs.
 type Producer<V> = (Arc<dyn Sink<V>>, usize);
 
-/// An output: the ids of its tensors while they are alive, its value until the backward pass, and the sum of its
-/// gradients so far.
+/// An output: the ids of its tensors while they are alive, its value until the backward pass, and its gradients so far,
+/// whose sum is that of the output.
 struct Output<V> {
     ids: Vec<TensorId>,
     value: Option<Tensor>,
-    grad: Option<V>,
+    grads: Vec<V>,
 }
 
 impl<V: Values> Application<V> {
     pub(super) fn new(op: Box<dyn OpOn<V>>, ins: &[Tensor], sources: &[Option<Source<V>>], values: Vec<V>) -> Self {
-        let empty = |_| Output { ids: Vec::new(), value: None, grad: None };
+        let empty = |_| Output { ids: Vec::new(), value: None, grads: Vec::new() };
         let source = |s: &Option<Source<V>>| s.as_ref().map(|s| (s.sink.clone(), s.index));
         Self {
             outs: Mutex::new(op.out_shapes().iter().map(empty).collect()),
@@ -70,8 +70,11 @@ impl<V: Values> Application<V> {
         let Some(saved) = lock(&self.saved).take() else {
             bail!("{}: the backward pass of a graph with fused ops runs once", self.op.name());
         };
-        let outs: Vec<Arrived<V>> =
-            lock(&self.outs).iter_mut().map(|out| out.grad.take().zip(out.value.take())).collect();
+        let arrived = |out: &mut Output<V>| -> Result<Arrived<V>> {
+            let grad = V::total(std::mem::take(&mut out.grads))?;
+            Ok(grad.zip(out.value.take()))
+        };
+        let outs = lock(&self.outs).iter_mut().map(arrived).collect::<Result<Vec<_>>>()?;
         let grads = self.op.backward(Return {
             ins: &saved.ins,
             outs: &outs,
@@ -109,12 +112,6 @@ impl<V: Values> Sink<V> for Application<V> {
     }
 
     fn receive(&self, index: usize, grad: V) -> Result<()> {
-        match &mut lock(&self.outs)[index].grad {
-            Some(sum) => sum.add(grad),
-            empty => {
-                *empty = Some(grad);
-                Ok(())
-            }
-        }
+        V::hold(&mut lock(&self.outs)[index].grads, grad)
     }
 }

@@ -5,6 +5,7 @@ use super::producers::Registry;
 use super::{Backward, CpuOp, CudaOp, Forward, Launch, LaunchBackward, Op, Used};
 use crate::gpu::{self, Buffer, Gpu, View};
 use crate::runtime::float::{in_single, Float};
+use crate::runtime::maps::MAPS;
 use candle_core::op::BackpropOp;
 use candle_core::{bail, Layout, Result, Shape, Storage, Tensor, WithDType};
 use std::ops::Deref;
@@ -77,8 +78,12 @@ pub(super) struct Return<'a, V> {
 macro_rules! on_the_cpu {
     ($float:ty, $compute:ident) => {
         impl Accumulate for Vec<$float> {
-            fn add(&mut self, more: Self) -> Result<()> {
-                $compute!(F => crate::runtime::lanes::add_to(F::wrap_mut(self), F::wrap_slice(&more)));
+            const HELD: usize = 1;
+
+            fn add(&mut self, more: &[Self]) -> Result<()> {
+                for more in more {
+                    $compute!(F => crate::runtime::lanes::add_to(F::wrap_mut(self), F::wrap_slice(more)));
+                }
                 Ok(())
             }
         }
@@ -157,8 +162,11 @@ fn backward_on_cpu<F: Float>(
 }
 
 impl Accumulate for Buffer {
-    fn add(&mut self, more: Self) -> Result<()> {
-        Buffer::add(self, &more)
+    /// As many as one launch adds.
+    const HELD: usize = 1 + MAPS;
+
+    fn add(&mut self, more: &[Self]) -> Result<()> {
+        Buffer::add(self, more)
     }
 }
 
