@@ -46,8 +46,8 @@ heading() { printf '\n== %s (%s s left)\n' "$1" "$(left)"; }
 measure() {
     local limit=$1 threads=$2 text=$3 rest=$((deadline - EPOCHSECONDS)) cut='' file code
     shift 3
-    [ "$rest" -ge "$limit" ] || limit=$rest cut=yes
-    [ "$limit" -gt 0 ] || return 0
+    [ "$rest" -gt "$limit" ] || limit=$rest cut=yes
+    [ "$limit" -gt 0 ] || { echo "$text" >>"$work/unfinished"; return 0; }
     file=$work/$(tr -c 'a-z0-9\n' _ <<<"$text").csv
     timeout -k 5 "$limit" "$dsf" bench --device "$device" --only "$text" --again --minutes 9 --threads "$threads" \
         --csv "$file" --quiet "$@" >"$file.log" 2>&1
@@ -55,7 +55,7 @@ measure() {
     case $code in
         0) ;;
         4) grep '^error' "$file.log" >>"$faults" ;;
-        124 | 137) [ -n "$cut" ] || echo "$text: no end within $limit s" >>"$faults" ;;
+        124 | 137) [ -n "$cut" ] && echo "$text" >>"$work/unfinished" || echo "$text: no end within $limit s" >>"$faults" ;;
         *) echo "$text: exit code $code: $(tail -n 2 "$file.log" | tr '\n' ' ')" >>"$faults" ;;
     esac
     return 0
@@ -84,6 +84,7 @@ summary() {
     cat "$work"/*.log >"$out/log.txt" 2>/dev/null
     printf '\n== faults\n'
     cut -c 1-300 "$faults"
+    [ ! -s "$work/unfinished" ] || echo "not finished in time: $(wc -l <"$work/unfinished") cases"
     [ ! -s "$table" ] || [ -z "$python" ] || "$python" cuda/lease.py "$table"
     rm -rf "$work"
 }
@@ -138,8 +139,9 @@ deep() {
     if command -v compute-sanitizer >/dev/null; then
         for tool in "memcheck --track-stream-ordered-races all" racecheck synccheck; do
             heading "compute-sanitizer, $tool"
+            [ "$(left)" -gt 0 ] || break
             # shellcheck disable=SC2086 # words
-            timeout 110 compute-sanitizer --tool $tool --error-exitcode 9 "$dsf" bench --device "$device" \
+            timeout $(($(left) < 110 ? $(left) : 110)) compute-sanitizer --tool $tool --error-exitcode 9 "$dsf" bench --device "$device" \
                 --only "check small" --again --csv "$work/sanitized.csv" --quiet >"$out/sanitizer-${tool%% *}.txt" 2>&1
             echo "exit code $?; $(grep -c '^check,' "$work/sanitized.csv") rows"
             grep 'SUMMARY' "$out/sanitizer-${tool%% *}.txt"
