@@ -36,7 +36,8 @@ impl RecurrentCell {
     /// Number of gates.
     pub fn gates(&self) -> usize {
         match self {
-            Self::Linear | Self::Elman => OneGate::<Tanh>::GATES,
+            Self::Linear => OneGate::<Identity>::GATES,
+            Self::Elman => OneGate::<Tanh>::GATES,
             Self::Gru { .. } => Gru::GATES,
             Self::Lstm => Lstm::GATES,
             Self::SLstm => SLstm::GATES,
@@ -56,7 +57,8 @@ impl RecurrentCell {
 
     fn initial(&self) -> &'static [f64] {
         match self {
-            Self::Linear | Self::Elman => OneGate::<Tanh>::INITIAL,
+            Self::Linear => OneGate::<Identity>::INITIAL,
+            Self::Elman => OneGate::<Tanh>::INITIAL,
             Self::Gru { .. } => Gru::INITIAL,
             Self::Lstm => Lstm::INITIAL,
             Self::SLstm => SLstm::INITIAL,

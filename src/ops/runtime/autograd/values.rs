@@ -162,7 +162,7 @@ fn backward_on_cpu<F: Float>(
 }
 
 impl Accumulate for Buffer {
-    /// As many as one launch adds.
+    /// The first and those that one launch adds to it.
     const HELD: usize = 1 + MAPS;
 
     fn add(&mut self, more: &[Self]) -> Result<()> {
