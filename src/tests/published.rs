@@ -415,7 +415,7 @@ fn the_copies_are_those_of_their_runs() {
                 let own = runs(&rows, &[("mixer", mixer), ("form", form), ("positions", positions)]);
                 assert_eq!(own.len(), 1);
                 let loss = number(own[0], "train_loss");
-                let learns = loss <= 0.06;
+                let learns = loss <= if positions == "true" { 0.04 } else { 0.06 };
                 let fails = ["softmax", "linear", "gla"].contains(&mixer) && positions == "false";
                 assert!(form != "string" || learns != fails, "{mixer}");
                 assert!(form != "prefix-lookup" || loss >= 2.8, "{mixer}");
@@ -610,10 +610,14 @@ fn the_survey_is_that_of_its_runs() {
         }
     }
     assert!(checked >= 15, "{checked}");
-    let low = line(RESULTS, "The survey: 50 mixers", "at most 25 %: little recall or none, in alphabetical order")[1];
+    let low = line(
+        RESULTS,
+        "The survey: 50 mixers",
+        "at most 25 %, at most 35 with any seed: little recall or none, in alphabetical order",
+    )[1];
     for name in low.split(", ").filter(|name| known(name)) {
         let (_, values) = best(&runs(&rows, &[("mixer", name)]));
-        assert!(mean(&values) <= 0.25, "{name}");
+        assert!(mean(&values) <= 0.25 && values.iter().all(|value| *value <= 0.35), "{name}");
     }
 }
 
