@@ -364,6 +364,11 @@ pub static SETTINGS: Settings = {
             .of_sweeps().also(&["d-state"])
             .listed(Always("n"))
             .shown(column(Required, "state expansion; query and key width of attention").role(Cell)),
+        row("state-size", At::Rule, Whole(1, 1 << 30), Model,
+            "Set n so that the model keeps about this many numbers of a sequence")
+            .more(&[(EVERY, "Takes the power of two whose state, over all layers, is nearest. Mixers without a state expansion, and attention, \
+                whose state grows with every token, keep their n. In place of --n.")])
+            .decides(Defaults).listed(Within),
         row("heads", At::Model("n_heads"), SIZE, Model,
             "Number of heads s, which divides d and n")
             .shown(column(Required, "number of heads")),
@@ -651,7 +656,6 @@ pub static SETTINGS: Settings = {
 
         row("auto-encoder", At::Model("auto_encoder"), Bool, Recipe, "")
             .shown(column(Empty, "true if the labels of all positions are decoded from the last hidden vector")),
-        row("state-numbers", At::Rule, ANY, Recipe, ""),
         row("tokens-per-step", At::Rule, ANY, Recipe, ""),
         row("largest-batch", At::Rule, ANY, Recipe, ""),
         row("tokens-at-once", At::Rule, ANY, Recipe, ""),

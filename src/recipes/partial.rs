@@ -75,7 +75,7 @@ settings! {
     loss: Loss, lr: f64, map_init: MapInit, mask: bool, micro_batch: usize, mixer: String, mlp_width: usize, n: usize, n_positions: usize, noise: f64, overwrites: usize,
     pad_to_longest: bool, passes: usize, permuted: bool, picture: String, pool: Pool, position_embedding: PositionEmbedding, positions: bool,
     precision: Precision, protocol: Protocol, rotary: Rotary, rotary_dims: usize, schedule: Schedule, seed: u64,
-    seq_len: usize, short_conv: bool, skill: String, source_digest: String, state_mixer: StateMixer, state_numbers: usize, state_norm: bool, stop_at: f64, test_examples: usize,
+    seq_len: usize, short_conv: bool, skill: String, source_digest: String, state_mixer: StateMixer, state_norm: bool, state_size: usize, stop_at: f64, test_examples: usize,
     test_seq_len: usize, tokenizer: Tokenizer, tokens_at_once: usize, tokens_per_step: usize, train_examples: usize,
     val_examples: usize, variant: String, vocab_size: usize, warmup_epochs: usize, weight_decay: f64,
 }

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 /// Prefix of the JSON pointers of the task's own settings.
 const TASK: &str = "/task/";
 
-/// Number of doublings of 1 that give the largest n of [`state_numbers`].
+/// Number of doublings of 1 that give the largest n of [`state_size`].
 const MOST_DOUBLINGS: u32 = 10;
 
 /// One channel in this many of a head gets rotary positions.
@@ -42,7 +42,7 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
     named_block(draft, hybrid.as_ref());
     check_ends(draft)?;
     check_warmup(draft)?;
-    state_numbers(draft, &variant, &options);
+    state_size(draft, &variant, &options)?;
     mixer_sizes(draft, &variant, hybrid.as_ref());
     data_seed(&mut draft.set);
     val_examples(draft);
@@ -230,14 +230,24 @@ fn val_examples(draft: &mut Draft) {
     }
 }
 
-/// Sets n so that the state of a layer has about as many numbers as the recipe asks for, unless it keeps tokens, as that of
-/// attention.
-fn state_numbers(draft: &mut Draft, variant: &str, options: &BTreeMap<String, String>) {
-    let Some(wanted) =
-        draft.set.state_numbers.get().filter(|_| draft.entry.expands && draft.entry.family != Family::Attention)
-    else {
-        return;
-    };
+/// Sets n so that the state of all layers has about as many numbers as wanted, unless it keeps tokens, as that of attention.
+///
+/// # Errors
+///
+/// The user sets both n and the size of the state.
+fn state_size(draft: &mut Draft, variant: &str, options: &BTreeMap<String, String>) -> Result<()> {
+    let Some(wanted) = draft.set.state_size.get() else { return Ok(()) };
+    if draft.set.state_size.is_given() && draft.set.n.is_given() {
+        refuse!(flag "--state-size" = wanted, "--n sets the state expansion, too: give one of the two");
+    }
+    let sized = draft.entry.expands && draft.entry.family != Family::Attention;
+    if !sized {
+        if draft.set.state_size.is_given() {
+            let mixer = draft.entry.name;
+            draft.notes.push(format!("the state of {mixer} has a size of its own, so that --state-size has no effect"));
+        }
+        return Ok(());
+    }
     let set = &draft.set;
     let (d, layers) = (set.d.get().unwrap_or(1), set.layers.get().unwrap_or(1));
     let seq_len = set.seq_len.get().unwrap_or(1);
@@ -252,14 +262,15 @@ fn state_numbers(draft: &mut Draft, variant: &str, options: &BTreeMap<String, St
         draft.entry.check_sizes(&model).ok()?;
         let mixer = draft.entry.build(&model, &Params::without_values(DType::F32)).ok()?;
         let [short, long] = [seq_len, 2 * seq_len].map(|seq_len| mixer.state_size(seq_len));
-        (short == long).then_some(long)
+        (short == long).then_some(layers * long)
     };
     let apart = |state: usize| (state as f64 / wanted as f64).ln().abs();
     let sizes = (0..=MOST_DOUBLINGS).map(|doublings| 1 << doublings);
     let states = sizes.filter_map(|n| Some((n, state_of(n)?)));
     if let Some((n, _)) = states.min_by(|(_, a), (_, b)| apart(*a).total_cmp(&apart(*b))) {
-        draft.set.n.rule(n, "the power of two whose state is nearest to the size that the recipe sets");
+        draft.set.n.rule(n, "the power of two whose state is nearest to --state-size");
     }
+    Ok(())
 }
 
 /// Sets sizes that the mixer does not use to 1, or removes them.

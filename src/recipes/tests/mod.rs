@@ -474,3 +474,16 @@ fn a_kernel_of_the_task_follows_another_length_and_a_given_one_stays() {
     let length = explained.iter().find(|row| row.name == "option l_max").unwrap();
     assert_eq!(length.origin.to_string(), "the task's --seq-len");
 }
+
+/// A state of both layers: linear attention keeps n·d numbers and a sum of n keys in each, a Mamba-2 with one state per
+/// channel more than 512, and LSTM and attention have no n to choose.
+#[test]
+fn the_size_of_the_state_sets_n() {
+    let n = |mixer: &str, size: &str| mqar(&[("mixer", mixer), ("state-size", size)]).model.d_state;
+    assert_eq!([512, 1024, 2048, 4096].map(|size| n("linear", &size.to_string())), [4, 8, 16, 32]);
+    assert_eq!(n("mamba2", "512"), 1);
+    assert_eq!(n("lstm", "512"), 1);
+    assert_eq!(n("softmax", "512"), mqar(&[("mixer", "softmax")]).model.d_state);
+    refuses("mqar", &[("n", "8"), ("state-size", "512")], "--state-size").names(&["--n"]);
+    refuses("mqar", &[("state-size", "0")], "--state-size");
+}
