@@ -15,8 +15,8 @@
 //! | 2 | `cache` `config` `files` |
 //! | 3 | `tasks` |
 //! | 4 | `store` `fetch` `nn` `ltv` |
-//! | 5 | `report` `mixers` `export` |
-//! | 6 | `model` `recipes` |
+//! | 5 | `mixers` `export` |
+//! | 6 | `model` `recipes` `report` |
 //! | 7 | `train` |
 //! | 8 | `sweep` `golden` `bench` `inspect` |
 //! | 9 | `cli` |
@@ -41,10 +41,10 @@ pub mod store;
 
 pub mod export;
 pub mod mixers;
-pub mod report;
 
 pub mod model;
 pub mod recipes;
+pub mod report;
 
 pub mod train;
 

@@ -336,7 +336,7 @@ impl Curves<'_> {
         }
         let grid = Grid {
             axes: [self.over.to_owned(), String::new()],
-            form: PanelForm::Lines { over: self.over.to_owned(), log: false, steps: false },
+            form: PanelForm::Lines { over: self.over.to_owned(), log: false, steps: false, named: false },
             records,
             ..Grid::new(String::new(), columns, lines, Style::Measured(self.unit))
         };

@@ -142,7 +142,7 @@ pub fn lemma1(heads: &Heads, order: usize) -> Result<Report> {
         )
     };
     let curve = Grid {
-        form: PanelForm::Lines { over: "order P".to_owned(), log: false, steps: false },
+        form: PanelForm::Lines { over: "order P".to_owned(), log: false, steps: false, named: false },
         axes: ["order P".to_owned(), String::new()],
         records,
         ..Grid::new(

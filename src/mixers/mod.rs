@@ -303,7 +303,7 @@ impl Growth {
 }
 
 /// Family of sequence mixers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
     /// Softmax attention.
     Attention,

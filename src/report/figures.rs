@@ -51,6 +51,8 @@ pub enum FigureForm {
     Times,
     /// Expected best accuracy of a setting over the number of learning rates tried.
     Tuning,
+    /// The number of pairs that mixers recall, over the size of their state.
+    Frontier,
     /// Models by tasks or by metrics, beside the numbers printed in the paper.
     Models(&'static PaperTable),
     /// Mixers by skills, the best first.
@@ -242,6 +244,14 @@ pub static FIGURES: &[Figure] = &[
         ..RECALL_MEMORY
     },
     Figure {
+        number: "frontier",
+        about: "the number of pairs recalled by half of the seeds, over the size of the state",
+        runs: &[(Column::TASK, &["mqar"])],
+        drawn: FigureForm::Frontier,
+        remedy: "`dsf sweep experiments/frontier-small.toml` trains what it needs",
+        ..RECALL_MEMORY
+    },
+    Figure {
         series: FigureSeries::Table, number: "1", about: "language modelling",
         runs: &[(Column::TASK, &["wikitext"])], metrics: PERPLEXITIES,
         drawn: FigureForm::Models(&PaperTable {
@@ -430,7 +440,11 @@ impl Figure {
         let of_column = match &self.drawn {
             FigureForm::Models(table) => table.tasks.iter().any(|task| task.holds(run)),
             FigureForm::Times => run.number(Column::STOP_ABOVE).is_some(),
-            FigureForm::Axes { .. } | FigureForm::Points(_) | FigureForm::Tuning | FigureForm::Skills(_) => true,
+            FigureForm::Axes { .. }
+            | FigureForm::Points(_)
+            | FigureForm::Tuning
+            | FigureForm::Frontier
+            | FigureForm::Skills(_) => true,
         };
         of_column && holds(self.runs, run)
     }

@@ -95,6 +95,8 @@ pub enum PanelForm {
         log: bool,
         /// Whether the curve is a step function, constant up to the next number.
         steps: bool,
+        /// Whether each curve is named at its end, in place of a legend.
+        named: bool,
     },
     /// Coloured cells.
     Heatmap,
@@ -204,6 +206,8 @@ pub enum Content {
     Value(f64),
     /// A value with the ends of its interval.
     Between(f64, [f64; 2]),
+    /// A value outside what was measured: its place in a picture, and the bound that is known.
+    Beyond(f64, String),
     /// A number as the paper prints it, with two decimals; accuracies in percent.
     Printed(f64),
     /// A text, such as a learning rate, or nothing.
@@ -224,6 +228,8 @@ pub enum Style {
     Loss,
     /// A measured number with four digits; the string is the name of its axis.
     Measured(&'static str),
+    /// A number with one decimal, on an axis of powers of two; the string is the name of its axis.
+    Doublings(&'static str),
     /// A share of a measured quantity in whole percent; the string is the name of its axis.
     Share(&'static str),
 }
@@ -269,7 +275,7 @@ impl Cell {
                 let around = |score: &Score| score.std.map(|std| [score.mean - std, score.mean + std]);
                 status.score().map(|score| (score.mean, around(score)))
             }
-            Content::Value(value) => Some((*value, None)),
+            Content::Value(value) | Content::Beyond(value, _) => Some((*value, None)),
             Content::Between(value, ends) => Some((*value, Some(*ends))),
             Content::Printed(percent) if style.is_share() => Some((percent / 100.0, None)),
             Content::Printed(value) => Some((*value, None)),
@@ -314,7 +320,9 @@ impl Grid {
         cells.flat_map(|cell| match &cell.content {
             Content::Result(status) => vec![*status],
             Content::Results(three) => three.to_vec(),
-            Content::Value(_) | Content::Between(..) | Content::Printed(_) | Content::Text(_) => Vec::new(),
+            Content::Value(_) | Content::Between(..) | Content::Beyond(..) | Content::Printed(_) | Content::Text(_) => {
+                Vec::new()
+            }
         })
     }
 
@@ -364,7 +372,7 @@ impl Grid {
                 format!("{} ({low}-{high})", self.style.number(*value))
             }
             Content::Printed(value) => format!("{value:.2}"),
-            Content::Text(text) => text.clone(),
+            Content::Beyond(_, text) | Content::Text(text) => text.clone(),
         }
     }
 }
@@ -381,7 +389,7 @@ impl Style {
             Self::Saturating | Self::Percent => "accuracy (%)",
             Self::Perplexity => "perplexity",
             Self::Loss => "loss (nats)",
-            Self::Measured(name) | Self::Share(name) => name,
+            Self::Measured(name) | Self::Doublings(name) | Self::Share(name) => name,
         }
     }
 
@@ -416,6 +424,7 @@ impl Style {
             (Self::Share(_), share) => format!("{:.0}", 100.0 * share),
             (Self::Loss, loss) => format!("{loss:.4}"),
             (Self::Measured(_), value) => measured(value),
+            (Self::Doublings(_), value) => format!("{value:.1}").trim_end_matches(".0").to_owned(),
             (_, ppl) if ppl < 100.0 => format!("{ppl:.2}"),
             (_, ppl) if ppl < 1000.0 => format!("{ppl:.1}"),
             (_, ppl) if ppl < 1e6 => format!("{ppl:.0}"),

@@ -223,6 +223,7 @@ pub fn report(
         FigureForm::Points(across) => select::points(&selection, across),
         FigureForm::Times => select::times(&selection),
         FigureForm::Tuning => select::tuning(&selection),
+        FigureForm::Frontier => select::frontier(&selection),
         FigureForm::Models(table) => select::models(&selection, table),
         FigureForm::Skills(skills) => select::skills(&selection, skills),
     };

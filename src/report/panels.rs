@@ -1,13 +1,16 @@
 //! Turns a report into a picture: one panel per grid, all on common scales.
 
 use super::coverage::counted;
-use super::grid::{rates_won, Cell, Content, Grid, GridLine, PanelForm, Report, Style, Tick};
+use super::grid::{rates_won, Baseline, Cell, Content, Grid, GridLine, PanelForm, Report, Style, Tick};
 use super::picture::{Heatmap, HeatmapTile, Level, Panel, PanelBody, Picture, Plot, PlotAxis, Point, Scale, Series};
 use super::score::GroupStatus;
 
 /// Panels per row where grids have no common layout; tables, whose panels are wide, get fewer.
 const ACROSS: usize = 4;
 const WIDE_ACROSS: usize = 2;
+
+/// Share of the length of an axis that is added for the names of curves.
+const OF_NAMES: f64 = 0.4;
 
 /// Largest number of cells without a number that a caption lists.
 const NAMED: usize = 6;
@@ -108,7 +111,14 @@ impl SharedScales<'_> {
 
     fn x(&self, grid: &Grid, columns: &[usize]) -> PlotAxis {
         match &grid.form {
-            PanelForm::Lines { over, log: true, .. } => PlotAxis::at(over, Scale::Log, self.across(over)),
+            PanelForm::Lines { over, log: true, named, .. } => {
+                let axis = PlotAxis::at(over, Scale::Log, self.across(over));
+                if *named {
+                    axis.longer(OF_NAMES)
+                } else {
+                    axis
+                }
+            }
             PanelForm::Lines { over, .. } => {
                 let all = self.across(over);
                 let [first, last] = [all.first(), all.last()].map(|end| end.map_or(1.0, |(x, _)| *x));
@@ -134,6 +144,9 @@ impl SharedScales<'_> {
             return PlotAxis::percent(name);
         }
         let ends = self.ends(grid.style).unwrap_or([0.0, 1.0]);
+        if let Style::Doublings(name) = grid.style {
+            return PlotAxis::doublings(name, ends);
+        }
         // Losses that span orders of magnitude get a logarithmic axis, like perplexities.
         let scale = match grid.style {
             Style::Loss | Style::Measured(_) if ends[1] < 30.0 * ends[0] || ends[0] <= 0.0 => Scale::Linear,
@@ -169,11 +182,23 @@ impl SharedScales<'_> {
                     joined,
                     steps: matches!(grid.form, PanelForm::Lines { steps: true, .. }),
                     hollow: line.printed,
+                    label: match grid.form {
+                        PanelForm::Lines { named: true, .. } => (*name).to_owned(),
+                        _ => String::new(),
+                    },
                 }),
             }
         }
         let levels = levels.iter().enumerate().filter_map(|(key, name)| level(grid, key, name, &columns, &x));
-        Plot { levels: levels.collect(), y: self.y(grid), x, series }
+        let y = self.y(grid);
+        let shaded = match (grid.style, &grid.baselines[..]) {
+            (Style::Doublings(_), [lowest, .., highest]) => {
+                let level = |baseline: &Baseline, end: f64| baseline.levels[0].first().copied().unwrap_or(end);
+                vec![[y.ends[0], level(lowest, y.ends[0])], [level(highest, y.ends[1]), y.ends[1]]]
+            }
+            _ => Vec::new(),
+        };
+        Plot { levels: levels.collect(), shaded, y, x, series }
     }
 
     /// Values of one side of a heatmap: its own, and those of all heatmaps that share at least one of them.

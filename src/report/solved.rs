@@ -11,6 +11,9 @@ use super::stats::{Estimate, Evidence, Within, ALPHA, MOST};
 use crate::store::{Column, Outcome, Record};
 use statrs::distribution::{Beta, Binomial, ContinuousCDF, DiscreteCDF, Normal};
 
+/// A run of associative recall solves its task if it ends above 90 %. Runs that miss the lookup end at half of that.
+pub(super) const SOLVED: f64 = 0.9;
+
 /// A run in a stratum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Trial {

@@ -24,10 +24,10 @@ macro_rules! shipped {
 pub static SHIPPED: &[Shipped] = shipped! {
     "smoke" "lra-smoke" "wikitext-smoke"
     "figure1-small" "figure2-small" "figure2-small-matched" "figure2-small-steps" "figure3-small" "survey"
-    "mad-small" "state-tracking" "copying" "hybrids-small" "h3-table1" "recall-parts-small"
+    "mad-small" "state-tracking" "copying" "hybrids-small" "h3-table1" "recall-parts-small" "frontier-small"
     "heads-small" "states-small" "hippo-small"
     "figure7-cell" "figure7-init" "figure1" "figure2" "figure3" "figure7"
-    "table1" "table1-short" "table2" "table3" "mad"
+    "table1" "table1-short" "table2" "table3" "frontier" "mad"
 };
 
 impl Shipped {

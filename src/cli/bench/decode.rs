@@ -101,7 +101,12 @@ impl DecodeArguments {
                 }
                 let columns = self.context.iter().map(|context| Tick::whole(*context));
                 grids.push(Grid {
-                    form: PanelForm::Lines { over: "tokens of context".to_owned(), log: true, steps: false },
+                    form: PanelForm::Lines {
+                        over: "tokens of context".to_owned(),
+                        log: true,
+                        steps: false,
+                        named: false,
+                    },
                     axes: ["mixer".to_owned(), "context".to_owned()],
                     place: [name.to_owned(), sequences.clone()],
                     ..Grid::new(format!("{name}, {sequences}"), columns, lines, Style::Measured(name))

@@ -2,6 +2,7 @@
 
 use super::super::figures::Where;
 use super::super::grid::rate;
+use super::super::solved::SOLVED;
 use super::super::stats::Within;
 use crate::store::Column;
 use std::sync::LazyLock;
@@ -140,8 +141,6 @@ const ARENA: ClaimTask =
     ClaimTask { name: "lra", released: true, rates: RateRule::Own, paper_rates: (1, ""), ..RECALL };
 const LANGUAGE: ClaimTask = ClaimTask { name: "wikitext", protocol: "paper", has_protocols: false, ..RECALL };
 
-/// A run of associative recall solves its task if it ends above 90 %. Runs that miss the lookup end at half of that.
-const SOLVED: f64 = 0.9;
 /// Two mixers are on par if the shares of their runs that solve the task are less than ten points apart. The paper
 /// states no margin; this one is our choice, which `about` states.
 const ON_PAR: f64 = 0.1;

@@ -63,6 +63,21 @@ impl PlotAxis {
         Self::new(name, scale, ends, ticks, TickKind::Numbers)
     }
 
+    /// Axis with ticks at powers of two, slightly wider than `low` to `high`, both above 0.
+    pub fn doublings(name: impl Into<String>, range: [f64; 2]) -> Self {
+        let (scale, ends) = widened(Scale::Log, range);
+        let [first, last] = [range[0].log2().ceil(), range[1].log2().floor()].map(|power| power as i32);
+        let ticks = (first..=last).map(|power| 2f64.powi(power));
+        Self::new(name, scale, ends, ticks.map(|value| (value, short(value))).collect(), TickKind::Numbers)
+    }
+
+    /// The axis with `share` of its length added behind its end.
+    pub fn longer(mut self, share: f64) -> Self {
+        let [low, high] = self.ends.map(|end| self.scale.of(end));
+        self.ends[1] = self.scale.back(high + share * (high - low));
+        self
+    }
+
     /// Axis of shares from 0 to 1, labelled in percent.
     pub fn percent(name: impl Into<String>) -> Self {
         let ticks = (0..=5).map(|i| (f64::from(i) / 5.0, format!("{}", 20 * i))).collect();

@@ -59,12 +59,12 @@ impl Frame {
     }
 }
 
-/// Frames of texts, given as points and sizes. Each is placed as near to its point as possible without covering a
-/// marker or an earlier text, in an area of size `room`; all in pixels. A text that fits nowhere covers another.
-fn placed(points: &[(Pixels, Pixels)], room: Pixels, unit: Unit) -> Vec<Frame> {
+/// Frames of texts, given as points and sizes. Each is placed as near to its point as possible without covering one of
+/// `markers` or an earlier text, in an area of size `room`; all in pixels. A text that fits nowhere covers another.
+fn placed(points: &[(Pixels, Pixels)], markers: &[Pixels], room: Pixels, unit: Unit) -> Vec<Frame> {
     let marker = 2 * unit.at(MARKER);
-    let around = |(point, _): &(Pixels, _)| Frame::around(*point, (marker, marker));
-    let markers: Vec<Frame> = points.iter().map(around).collect();
+    let around = |point: &Pixels| Frame::around(*point, (marker, marker));
+    let markers: Vec<Frame> = markers.iter().map(around).collect();
     let mut taken: Vec<Frame> = Vec::with_capacity(points.len());
     for ((x, y), (width, height)) in points {
         let at = |distance: i32, (right, down): Pixels| {
@@ -89,15 +89,16 @@ pub struct PointLabel {
     pub at: Pixels,
 }
 
-/// Writes the names of `points`. A thin line connects a name with its point if they are apart.
-pub fn draw<B: DrawingBackend>(canvas: &Canvas<B>, points: &[PointLabel]) {
+/// Writes the names of `points`, none of them over one of `markers`. A thin line connects a name with its point if they are
+/// apart.
+pub fn draw<B: DrawingBackend>(canvas: &Canvas<B>, points: &[PointLabel], markers: &[Pixels]) {
     let unit = canvas.unit;
     let sized = points.iter().map(|point| {
         let size = [unit.width(&point.name, SIZE) + 2, SIZE + 1].map(|units| unit.px(units) as i32);
         (point.at, size.into())
     });
     let (width, height) = canvas.area.dim_in_pixel();
-    let frames = placed(&sized.collect::<Vec<_>>(), (width as i32, height as i32), unit);
+    let frames = placed(&sized.collect::<Vec<_>>(), markers, (width as i32, height as i32), unit);
     for (PointLabel { key, at, .. }, frame) in points.iter().zip(&frames) {
         let near = frame.nearest(*at);
         let [right, down] = [near.0 - at.0, near.1 - at.1];
@@ -121,7 +122,8 @@ mod tests {
         let crowd = (0..24).map(|i| ((400 + i, 300), (150 + i, 26)));
         let corners = [((2, 2), (150, 26)), ((998, 598), (150, 26))];
         let points: Vec<_> = crowd.chain(corners).collect();
-        let frames = placed(&points, (1000, 600), unit);
+        let markers: Vec<Pixels> = points.iter().map(|(point, _)| *point).collect();
+        let frames = placed(&points, &markers, (1000, 600), unit);
         for (i, frame) in frames.iter().enumerate() {
             assert!(frame.within((1000, 600)), "{i}: {frame:?}");
             assert!(frames[..i].iter().all(|other| !frame.meets(other)), "{i}");
@@ -129,11 +131,11 @@ mod tests {
             assert!(points.iter().all(|p| !frame.meets(&marker(p))), "{i}");
         }
         // The name of a lone point is at its right.
-        assert_eq!(placed(&points[..1], (1000, 600), unit)[0].0[0], 414);
+        assert_eq!(placed(&points[..1], &markers[..1], (1000, 600), unit)[0].0[0], 414);
     }
 
     #[test]
     fn a_name_without_room_is_written_all_the_same() {
-        assert_eq!(placed(&[((5, 5), (90, 12))], (20, 20), Unit(1)).len(), 1);
+        assert_eq!(placed(&[((5, 5), (90, 12))], &[(5, 5)], (20, 20), Unit(1)).len(), 1);
     }
 }

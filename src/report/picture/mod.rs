@@ -59,6 +59,8 @@ pub struct Plot {
     pub series: Vec<Series>,
     /// Thin horizontal lines, such as the accuracy of a guess.
     pub levels: Vec<Level>,
+    /// Shaded ranges of the vertical axis, in which nothing was measured.
+    pub shaded: Vec<[f64; 2]>,
 }
 
 /// Points of one name.
@@ -74,6 +76,8 @@ pub struct Series {
     pub steps: bool,
     /// Whether its markers are outlines, as used for numbers printed in the paper.
     pub hollow: bool,
+    /// Name at its last point, in place of an entry in the legend; empty for none.
+    pub label: String,
 }
 
 /// One number of a series.
@@ -164,6 +168,16 @@ impl Panel {
 }
 
 impl Plot {
+    /// A value in words: in a shaded range, the end of what was measured.
+    fn value(&self, value: f64) -> String {
+        let within = |[low, high]: &&[f64; 2]| (*low..=*high).contains(&value);
+        match self.shaded.iter().find(within) {
+            Some([low, high]) if *low <= self.y.ends[0] => format!("below {}", self.y.format(*high)),
+            Some([low, _]) => format!("{} or more", self.y.format(*low)),
+            None => self.y.format(value),
+        }
+    }
+
     fn words(&self, names: &[String]) -> String {
         let point = |p: &Point| {
             let distance = |tick: &&(f64, String)| (tick.0 - p.x).abs();
@@ -173,7 +187,7 @@ impl Plot {
                 None => axis::short(p.x),
             };
             let separator = if p.detail.is_empty() { "" } else { " at " };
-            format!("{}{separator}{at}: {}", p.detail, self.y.format(p.y))
+            format!("{}{separator}{at}: {}", p.detail, self.value(p.y))
         };
         let series = self.series.iter().map(|series| {
             let printed = if series.hollow { " as the paper prints it" } else { "" };

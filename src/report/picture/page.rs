@@ -133,7 +133,11 @@ fn entries(picture: &Picture) -> Vec<LegendEntry<'_>> {
         return Vec::new();
     }
     let listed = if labels::beside(picture).is_some() { &[][..] } else { &picture.names };
-    let series = listed.iter().enumerate().map(|(key, name)| {
+    let in_legend = |(key, _): &(usize, &String)| {
+        let mut all = picture.plots().flat_map(|plot| &plot.series).filter(|series| series.key == *key).peekable();
+        all.peek().is_none() || all.any(|series| series.label.is_empty())
+    };
+    let series = listed.iter().enumerate().filter(in_legend).map(|(key, name)| {
         let (colour, marker, dash) = look(key);
         let mut all = picture.plots().flat_map(|plot| &plot.series);
         let joined = all.any(|series| series.key == key && series.joined);

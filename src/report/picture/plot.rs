@@ -3,8 +3,8 @@
 use super::axis::PlotAxis;
 use super::canvas::{drawn, Canvas};
 use super::labels::{self, PointLabel};
-use super::palette::{look, Dash, Pixels, FAINT, GRID, INK};
-use super::{Plot, Series};
+use super::palette::{look, Dash, Pixels, EMPTY, FAINT, GRID, INK};
+use super::{Plot, Point, Series};
 use plotters::chart::{ChartBuilder, ChartContext};
 use plotters::coord::cartesian::Cartesian2d;
 use plotters::prelude::DrawingBackend;
@@ -37,6 +37,9 @@ pub struct Chart<'a, B: DrawingBackend> {
 pub fn draw<B: DrawingBackend>(canvas: &Canvas<B>, plot: &Plot, names: Option<&[String]>) {
     let below = if plot.x.name.is_empty() { BELOW - 16 } else { BELOW };
     let chart = Chart::new(canvas, [&plot.x, &plot.y], below);
+    for [low, high] in &plot.shaded {
+        chart.canvas.rectangle([chart.at(plot.x.ends[0], *high), chart.at(plot.x.ends[1], *low)], EMPTY);
+    }
     for level in &plot.levels {
         for [from, to, height] in &level.pieces {
             let ends = vec![chart.at(*from, *height), chart.at(*to, *height)];
@@ -46,18 +49,22 @@ pub fn draw<B: DrawingBackend>(canvas: &Canvas<B>, plot: &Plot, names: Option<&[
     plot.series.iter().for_each(|series| chart.band(series));
     plot.series.iter().for_each(|series| chart.line(series));
     chart.level_names(plot);
-    if let Some(names) = names {
-        let points = plot.series.iter().flat_map(|series| {
-            let name = &names[series.key];
-            let chart = &chart;
-            series.points.iter().map(move |point| PointLabel {
-                key: series.key,
-                name: format!("{name} {}", point.detail).trim_end().to_owned(),
-                at: chart.at(point.x, point.y),
-            })
-        });
-        labels::draw(&chart.canvas, &points.collect::<Vec<_>>());
-    }
+    let at = |point: &Point| chart.at(point.x, point.y);
+    let labelled: Vec<PointLabel> = match names {
+        Some(names) => {
+            let points = plot.series.iter().flat_map(|series| series.points.iter().map(|point| (series.key, point)));
+            let name = |key: usize, point: &Point| format!("{} {}", names[key], point.detail).trim_end().to_owned();
+            points.map(|(key, point)| PointLabel { key, name: name(key, point), at: at(point) }).collect()
+        }
+        None => {
+            let named = plot.series.iter().filter(|series| !series.label.is_empty());
+            let last = named.filter_map(|series| Some((series, series.points.last()?)));
+            last.map(|(series, point)| PointLabel { key: series.key, name: series.label.clone(), at: at(point) })
+                .collect()
+        }
+    };
+    let markers: Vec<Pixels> = plot.series.iter().flat_map(|series| &series.points).map(at).collect();
+    labels::draw(&chart.canvas, &labelled, &markers);
 }
 
 impl<'a, B: DrawingBackend> Chart<'a, B> {

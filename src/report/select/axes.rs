@@ -93,6 +93,7 @@ impl GridAxes {
                 over: format!("{} {}", over.meaning.split(';').next().unwrap_or(""), over.name),
                 log: true,
                 steps: false,
+                named: false,
             },
         }
     }

@@ -2,6 +2,7 @@
 
 mod axes;
 mod chance;
+mod frontier;
 mod models;
 mod outcomes;
 mod panel;
@@ -10,6 +11,7 @@ mod skills;
 mod traced;
 
 pub(super) use axes::axes;
+pub(super) use frontier::frontier;
 pub(super) use models::models;
 pub(super) use outcomes::{times, tuning};
 pub(super) use points::points;

@@ -43,7 +43,7 @@ pub(in super::super) fn times(of: &Selection) -> Selected {
         (times.iter().map(curve).collect(), ends)
     };
     of_all_runs(of, ["examples", "reached"], curves, |grid, _| {
-        grid.form = PanelForm::Lines { over: "examples".into(), log: false, steps: true };
+        grid.form = PanelForm::Lines { over: "examples".into(), log: false, steps: true, named: false };
         grid.style = Style::Share("runs at the stopping accuracy");
         grid.notes.push(
             "Kaplan-Meier estimate over all learning rates and seeds; a run that never reached the accuracy is censored at its end"
@@ -123,7 +123,7 @@ fn of_all_runs(
         let (lines, records) = filled(lines.into_iter().zip(groups.into_iter().zip(curves)), &columns, cell);
         let mut grid = Grid {
             axes: ["mixer", over].map(str::to_owned),
-            form: PanelForm::Lines { over: over.into(), log: true, steps: false },
+            form: PanelForm::Lines { over: over.into(), log: true, steps: false, named: false },
             place: panel.place,
             records,
             ..Grid::new(panel.title, columns.into_iter().map(Tick::whole), lines, Style::Percent)

@@ -76,6 +76,15 @@ impl Titles {
         Self { places, head }
     }
 
+    /// Takes a column out of the titles, since it is drawn.
+    pub fn leave_out(&mut self, column: Column) {
+        let place = self.places[..self.head].iter().position(|place| *place == column.place());
+        if let Some(place) = place {
+            self.places.remove(place);
+            self.head -= 1;
+        }
+    }
+
     /// Titles by all settings except those of the axes, `taken`.
     pub fn of_cells(taken: &[usize]) -> Self {
         let (places, head) = settings(&OF_CELLS, taken);

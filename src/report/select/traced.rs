@@ -95,7 +95,7 @@ fn curve(measure: &TracedMetric, panel: &PanelRuns<Traced<EpochRow>>) -> Grid {
     let title = format!("{}: {}", measure.title, panel.title);
     let mut grid = Grid {
         axes: ["mixer", "epoch"].map(str::to_owned),
-        form: PanelForm::Lines { over: "epoch".into(), log: false, steps: false },
+        form: PanelForm::Lines { over: "epoch".into(), log: false, steps: false, named: false },
         place: [measure.title.to_owned(), panel.title.clone()],
         baselines,
         records,

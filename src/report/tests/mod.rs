@@ -14,6 +14,7 @@ mod claims;
 mod compare;
 mod curves;
 mod figures;
+mod frontier;
 mod grid;
 mod held_out;
 mod perplexities;

@@ -246,7 +246,8 @@ fn a_picture_goes_to_the_file_whose_name_says_its_format() {
 fn everything_is_drawn_in_every_format_and_what_is_missing_comes_with_its_command() {
     let world = swept();
     let said = world.dsf("report --all --out drawn").ok();
-    for name in ["grid", "figure-state", "figure-seconds", "figure-times", "figure-tuning", "curves"] {
+    for name in ["grid", "figure-state", "figure-seconds", "figure-times", "figure-tuning", "figure-frontier", "curves"]
+    {
         for extension in ["txt", "md", "csv", "json", "tex", "svg", "png", "html"] {
             let file = format!("drawn/{name}.{extension}");
             assert!(said.lines().any(|line| line == file), "{file}: {said}");
@@ -255,7 +256,7 @@ fn everything_is_drawn_in_every_format_and_what_is_missing_comes_with_its_comman
     }
     let index = fs::read_to_string(world.path("drawn/index.html")).unwrap();
     assert_eq!(index.matches("href=\"grid.svg\"").count(), 1, "{index}");
-    assert_eq!(index.matches("<section").count(), 6);
+    assert_eq!(index.matches("<section").count(), 7);
     shows!("all", said);
     world.refuses("report --all", "--all").names(&["--out"]);
     world.dsf("report results/mqar.csv --all --out from-file").ok();
