@@ -7,6 +7,7 @@
 // has one row, whose second reading comes from its L1 cache; two exponentials per logit are 9 us
 // for 2048 x 8192. With 50,304 classes few rows fit, and every tile reads and writes the gradient
 // of the weight: tiles of 2 d rows then leave the cache, at 20 bytes per logit.
+#include "loss.cuh"
 #include "maps.cuh"
 
 constexpr int THREADS = CROSS_ENTROPY_THREADS;
@@ -107,13 +108,16 @@ KERNEL(slopes_bf16, THREADS, Global<float> logits, Global<const uint32_t> target
     slopes_of<bf16>(logits, targets, losses, right, slopes, first, classes, share);
 }
 
-// The mean, by one block.
-KERNEL(mean, 1024, Global<const float> x, Global<float> to, uint32_t count) {
+// The mean, by one block; kept in memory that outlives a recorded step, if there is some.
+KERNEL(mean, 1024, Global<const float> x, Global<float> to, Global<float> kept, uint32_t count) {
     float sum = 0.0f;
 #pragma unroll 4
     for (uint32_t i = threadIdx.x; i < count; i += 1024) sum += x[i];
     sum = block_sum<1024>(sum);
-    if (threadIdx.x == 0) to[0] = sum / float(count);
+    if (threadIdx.x > 0) return;
+    to[0] = sum / float(count);
+    if (kept == nullptr) return;
+    keep(sum / float(count), kept);
 }
 
 // Multiplies tensors by a number in device memory. Each tensor has blocks of its own along y, and its number of

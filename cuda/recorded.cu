@@ -3,7 +3,7 @@
 // Values that change from step to step arrive in one copy from the host: the step, the rates, and the batch. A kernel
 // copies its parts to the places where other kernels read them. Bound by memory bandwidth, and by the launch at the
 // sizes of a batch.
-#include "device.cuh"
+#include "loss.cuh"
 
 constexpr int PLACES = 5;
 
@@ -20,10 +20,7 @@ KERNEL(unpack, 256, Global<const uint32_t> words, Table<uint32_t, PLACES> places
     if (i < count) to[i] = words[first + i];
 }
 
-// Copies the loss to memory that outlives the step. Once the loss is not finite no further loss is written, so a step
-// begun before the host has seen it changes nothing.
+// Copies a loss that no kernel of the step has kept.
 KERNEL(keep_loss, 32, Global<const float> loss, Global<float> kept) {
-    if (threadIdx.x > 0) return;
-    float before = kept[0];
-    if (fabsf(before) <= 3.4e38f) kept[0] = loss[0];
+    if (threadIdx.x == 0) keep(loss[0], kept);
 }

@@ -152,6 +152,8 @@ struct Shared {
     steps: Mutex<HashMap<ThreadId, (u64, Storage)>>,
     /// Words that were uploaded once and never change.
     constants: Mutex<HashMap<Vec<u32>, Storage>>,
+    /// Place for the loss of the step that each thread records, until an op has taken it.
+    losses: Mutex<HashMap<ThreadId, View<'static>>>,
 }
 
 thread_local! {
@@ -188,7 +190,12 @@ pub use cuda::{BUILT_WITH, CAPABILITY};
 impl Gpu {
     /// Returns a handle to the GPU `machine`.
     pub fn new(machine: impl Machine + 'static) -> Self {
-        Self(Arc::new(Shared { machine: Box::new(machine), steps: Mutex::default(), constants: Mutex::default() }))
+        Self(Arc::new(Shared {
+            machine: Box::new(machine),
+            steps: Mutex::default(),
+            constants: Mutex::default(),
+            losses: Mutex::default(),
+        }))
     }
 
     /// Returns two words in GPU memory, low and high, that hold `step` for the launches of this thread until the next
@@ -241,6 +248,26 @@ impl Gpu {
         if let Some((current, _)) = self.steps().get_mut(&thread::current().id()) {
             *current = step;
         }
+    }
+
+    /// Offers `to`, one f32, to the op that computes the loss in `work`: its kernel may keep the loss there unless `to`
+    /// already holds a loss that is not finite. Returns whether an op has taken it.
+    pub fn offer_loss<T>(&self, to: &Buffer, work: impl FnOnce() -> Result<T>) -> Result<(T, bool)> {
+        let thread = thread::current().id();
+        let view = to.view();
+        self.losses().insert(thread, View::new(view.address(), view.dtype(), 0, view.len())?);
+        let done = work();
+        let left = self.losses().remove(&thread);
+        Ok((done?, left.is_none()))
+    }
+
+    /// Takes the place that [`Self::offer_loss`] offers; none outside of it.
+    pub fn take_loss(&self) -> Option<View<'static>> {
+        self.losses().remove(&thread::current().id())
+    }
+
+    fn losses(&self) -> MutexGuard<'_, HashMap<ThreadId, View<'static>>> {
+        self.0.losses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Allocates host memory for `words` words to the GPU and one number back.
@@ -328,5 +355,12 @@ impl Gpu {
     pub fn multiply(&self, product: Product, to: &mut Buffer) -> Result<()> {
         product.check(to.view())?;
         self.0.machine.multiply(product, to.view())
+    }
+
+    /// Computes a batch of matrix products, into the elements of `to` from `first` on.
+    pub fn multiply_into(&self, product: Product, to: &mut Buffer, first: usize) -> Result<()> {
+        let part = to.view().part(first, product.batch * product.rows * product.columns);
+        product.check(part)?;
+        self.0.machine.multiply(product, part)
     }
 }

@@ -185,8 +185,10 @@ impl RecordedStep {
         keep_loss(&gpu, (&none_yet).into(), &loss)?;
         let work = || {
             begin()?;
-            let found = batch.classify(model, cx)?.loss;
-            gpu.with_tensor(Some(&found), |found| keep_loss(&gpu, found.into(), &loss))?;
+            let (found, kept) = gpu.offer_loss(&loss, || Ok(batch.classify(model, cx)?.loss))?;
+            if !kept {
+                gpu.with_tensor(Some(&found), |found| keep_loss(&gpu, found.into(), &loss))?;
+            }
             optimizer.launch(&ops::backward(&found)?, loss.view())
         };
         let recording = gpu.record(work)?;

@@ -5,7 +5,7 @@ use crate::gpu::sizes::cross_entropy::THREADS;
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, Matrix, Product, View};
 use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward};
 use crate::runtime::convert::converted;
-use crate::runtime::maps::{padded, table, MAPS};
+use crate::runtime::maps::{padded, table};
 use crate::runtime::tuned::Tuned;
 use candle_core::{DType, Result};
 
@@ -30,8 +30,7 @@ struct Head<'a> {
 }
 
 impl CudaOp for CrossEntropy {
-    /// The loss and the correctness of each row; then, if tracked, the gradient of the weight and
-    /// those of the tiles' hidden layers.
+    /// The loss and the correctness of each row; then, if tracked, the gradients of hidden layer and weight.
     fn forward(&self, call: Launch) -> Result<Vec<Buffer>> {
         let (gpu, hidden, weight) = (call.gpu, call.ins[0], call.ins[1]);
         let (storage, layout) = self.ids.storage_and_layout();
@@ -41,8 +40,9 @@ impl CudaOp for CrossEntropy {
         let head = Head { gpu, weight: narrow.as_ref().map_or(weight, Buffer::view), targets, tracked: call.tracked };
         let mut losses = gpu.alloc(DType::F32, rows)?;
         let mut correct = gpu.alloc(DType::F32, rows)?;
-        let size = if call.tracked { weight.len() } else { 0 };
-        let (mut gw, mut ghs) = (gpu.alloc(DType::F32, size)?, Vec::new());
+        let of = |x: View| if call.tracked { x.len() } else { 0 };
+        let mut gw = gpu.alloc(DType::F32, of(weight))?;
+        let mut gh = gpu.alloc(hidden.dtype(), of(hidden))?;
         let tile = self.tile(rows, hidden.dtype());
         for first in (0..rows).step_by(tile) {
             let some = tile.min(rows - first);
@@ -51,55 +51,42 @@ impl CudaOp for CrossEntropy {
             let slopes = self.slopes(&head, &tile, &mut losses, &mut correct)?;
             if call.tracked {
                 self.add_gradient(&head, &tile, slopes.view(), &mut gw)?;
-                ghs.push(self.gradient(&head, &tile, slopes.view())?);
+                self.gradient(&head, &tile, slopes.view(), &mut gh)?;
             }
         }
         let mut loss = gpu.alloc(DType::F32, 1)?;
-        let args = [(&losses).into(), (&mut loss).into(), rows.into()];
-        gpu.launch(kernel("mean"), Grid::of(1, 1024), &args)?;
-        let kept = call.tracked.then_some(gw).into_iter().chain(ghs);
+        let kept = gpu.take_loss().map_or(Arg::Null, Arg::from);
+        let args = [(&losses).into(), (&mut loss).into(), kept, rows.into()];
+        gpu.launch(Kernel::new("cross_entropy", "mean"), Grid::of(1, 1024), &args)?;
+        let kept = call.tracked.then_some([gh, gw]).into_iter().flatten();
         Ok([loss, correct].into_iter().chain(kept).collect())
     }
 
     /// The saved gradients, times the gradient of the loss.
     fn backward(&self, call: LaunchBackward) -> Result<Vec<Option<Buffer>>> {
-        let (Some(loss), [gw, ghs @ ..]) = (call.outs[0], call.saved) else {
+        let Some(loss) = call.outs[0] else {
             return Ok(vec![None, None]); // no loss, no gradients
         };
         let gpu = call.gpu;
-        let alloc = |input: usize| -> Result<Option<Buffer>> {
-            let like = call.ins[input];
-            let needed = call.needs_grad[input];
-            needed.then(|| gpu.alloc(like.dtype(), like.len())).transpose()
+        let alloc = |(saved, needed): (&Buffer, &bool)| -> Result<Option<Buffer>> {
+            needed.then(|| gpu.alloc(saved.dtype(), saved.len())).transpose()
         };
-        let (hidden, weight) = (alloc(0)?, alloc(1)?);
-        let mut parts = Vec::new();
-        if let Some(weight) = &weight {
-            parts.push((gw.view(), weight.view()));
-        }
-        if let Some(hidden) = &hidden {
-            let mut first = 0;
-            for gh in ghs {
-                parts.push((gh.view(), hidden.view().part(first, gh.len())));
-                first += gh.len();
-            }
-        }
+        let scaled = call.saved.iter().zip(call.needs_grad).map(alloc).collect::<Result<Vec<_>>>()?;
+        let pairs = || call.saved.iter().zip(&scaled).filter_map(|(from, to)| Some((from, to.as_ref()?)));
         for dtype in [DType::F32, DType::BF16] {
-            let of_type = parts.iter().filter(|(from, _)| from.dtype() == dtype);
-            for parts in of_type.collect::<Vec<_>>().chunks(MAPS) {
-                let counts = || parts.iter().map(|(from, _)| from.len());
-                let longest = counts().max().unwrap_or_default();
-                let grid = Grid::for_each_of(parts.len(), longest);
-                let mut args = vec![
-                    table(parts.iter().map(|(from, _)| *from)),
-                    table(parts.iter().map(|(_, to)| *to)),
-                    loss.grad.into(),
-                ];
-                args.extend(padded(counts()));
-                gpu.launch(Kernel::of("cross_entropy", "scale", dtype), grid, &args)?;
-            }
+            let pairs: Vec<_> = pairs().filter(|(from, _)| from.dtype() == dtype).collect();
+            let counts = || pairs.iter().map(|(from, _)| from.len());
+            let Some(longest) = counts().max() else { continue };
+            let mut args = vec![
+                table(pairs.iter().map(|(from, _)| from.view())),
+                table(pairs.iter().map(|(_, to)| to.view())),
+                loss.grad.into(),
+            ];
+            args.extend(padded(counts()));
+            let grid = Grid::for_each_of(pairs.len(), longest);
+            gpu.launch(Kernel::of("cross_entropy", "scale", dtype), grid, &args)?;
         }
-        Ok(vec![hidden, weight])
+        Ok(scaled)
     }
 }
 
@@ -158,17 +145,10 @@ impl CrossEntropy {
         head.gpu.multiply(product, gw)
     }
 
-    /// The gradient of a tile's hidden layer, slopes W.
-    fn gradient(&self, head: &Head, tile: &RowTile, slopes: View) -> Result<Buffer> {
-        let hidden = tile.hidden;
-        let mut gh = head.gpu.alloc(hidden.dtype(), hidden.len())?;
-        let sizes = [hidden.len() / self.width, self.classes, self.width];
+    /// Writes the gradient of a tile's hidden layer, slopes W, into that of all.
+    fn gradient(&self, head: &Head, tile: &RowTile, slopes: View, gh: &mut Buffer) -> Result<()> {
+        let sizes = [tile.hidden.len() / self.width, self.classes, self.width];
         let (slopes, weight) = (Matrix::plain(slopes), Matrix::plain(head.weight));
-        head.gpu.multiply(Product::one(sizes, slopes, weight), &mut gh)?;
-        Ok(gh)
+        head.gpu.multiply_into(Product::one(sizes, slopes, weight), gh, tile.first * self.width)
     }
-}
-
-fn kernel(name: &str) -> Kernel {
-    Kernel::new("cross_entropy", name)
 }

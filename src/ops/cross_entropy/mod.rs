@@ -29,7 +29,7 @@ pub struct Classified {
 /// Kernels hold the logits of as many rows as fit into 32 MiB, or up to 2 d rows within 512 MiB if
 /// that saves passes over the gradient of the weight: 309 MB in bf16 for the sizes above. The
 /// gradients of weight and hidden layer are saved from the forward pass to the backward pass, which
-/// scales them into new tensors.
+/// scales them into new tensors unless the loss is what is differentiated.
 pub fn cross_entropy(hidden: &Tensor, weight: &Tensor, targets: &Tensor) -> Result<Classified> {
     let op = CrossEntropy::check(hidden, weight, targets)?;
     if !runs_on(hidden) {
@@ -81,6 +81,7 @@ impl CrossEntropy {
 
 impl Op for CrossEntropy {
     const NAME: &'static str = "cross_entropy";
+    const SAVES_GRADIENTS: bool = true;
 
     fn out_shapes(&self) -> Vec<Shape> {
         vec![Shape::from(()), self.ids.shape().clone()]

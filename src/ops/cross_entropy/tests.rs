@@ -1,8 +1,8 @@
 use super::*;
 use crate::runtime::check::{self, Case, Suite};
 use crate::runtime::tuned::at_full_size;
-use candle_core::{DType, Device};
-use dsf_emulation::emulated;
+use candle_core::{DType, Device, Var};
+use dsf_emulation::{emulated, launches};
 
 /// Targets that include every class.
 fn targets(ins: &[Tensor]) -> Tensor {
@@ -132,4 +132,69 @@ fn tiles_stay_in_the_cache_unless_the_gradient_of_the_weight_weighs_more() {
     assert_eq!(tile(70, 66, 128), 70, "up to 132");
     assert_eq!(tile(1000, 66, 128), 125);
     assert_eq!(tile(1000, 66, 4096), 16, "256 KiB hold no more");
+}
+
+/// Hidden layer (rows, width) and weight (classes, width).
+fn waves(rows: usize, width: usize, classes: usize) -> [Tensor; 2] {
+    let wave = |count: usize, step: f32| -> Vec<f32> { (0..count).map(|i| (i as f32 * step).sin()).collect() };
+    let [hidden, weight] = [wave(rows * width, 0.7), wave(classes * width, 1.3)];
+    let of = |values: Vec<f32>, rows: usize| Tensor::from_vec(values, (rows, width), &Device::Cpu).unwrap();
+    [of(hidden, rows), of(weight, classes)]
+}
+
+/// Gradients of hidden layer and weight by [`backward`], and the launches that it made. The hidden layer is an output of
+/// a fused op, or of Candle's; the loss is what is differentiated, or half of it.
+///
+/// [`backward`]: crate::backward
+fn differentiated(by_candle: bool, halved: bool) -> (Vec<Vec<f32>>, usize) {
+    let [x, weight] = waves(70, 60, 128).map(|x| Var::from_tensor(&x).unwrap());
+    let hidden = if by_candle { (x.as_tensor() * 1.0).unwrap() } else { crate::tanh(&x).unwrap() };
+    let loss = fused(&[hidden, weight.as_tensor().clone()]).unwrap();
+    let loss = if halved { (loss * 0.5).unwrap() } else { loss };
+    let before = launches();
+    let grads = crate::backward(&loss).unwrap();
+    let launches = launches() - before;
+    let grads = [&x, &weight].map(|x| grads.get(x).unwrap().flatten_all().unwrap().to_vec1().unwrap());
+    (grads.into(), launches)
+}
+
+/// The saved gradients of a loss that follows from variables by fused ops are passed on as they are.
+#[test]
+fn the_gradients_of_a_loss_are_those_that_were_saved() {
+    for by_candle in [false, true] {
+        let halves = |grads: Vec<Vec<f32>>| -> Vec<Vec<f32>> {
+            grads.into_iter().map(|grad| grad.into_iter().map(|g| g * 0.5).collect()).collect()
+        };
+        let of_half = differentiated(by_candle, true).0;
+        assert_eq!(halves(differentiated(by_candle, false).0), of_half);
+        let (whole, of_whole) = emulated(|| differentiated(by_candle, false));
+        let (half, of_half) = emulated(|| differentiated(by_candle, true));
+        assert_eq!(halves(whole), half);
+        // The kernel that scales, and that of tanh.
+        let tanh = usize::from(!by_candle);
+        assert_eq!([of_whole, of_half], [usize::from(by_candle) + tanh, 1 + tanh]);
+    }
+}
+
+#[test]
+fn a_recorded_step_keeps_its_losses_up_to_one_that_is_not_finite() {
+    let kept = emulated(|| {
+        let ins = waves(7, 5, 64);
+        let gpu = crate::gpu::of(&ins[0]).unwrap();
+        let kept = gpu.alloc(DType::F32, 1).unwrap();
+        gpu.write(&[0], kept.view()).unwrap();
+        let values = |loss: &Tensor| loss.to_scalar::<f32>().unwrap();
+        let (first, taken) = gpu.offer_loss(&kept, || fused(&ins)).unwrap();
+        assert!(taken && gpu.take_loss().is_none());
+        let read = || gpu.copy(kept.view()).unwrap().into_tensor(()).unwrap();
+        assert_eq!(values(&read()), values(&first));
+        let (_, taken) = gpu.offer_loss(&kept, || crate::tanh(&ins[0])).unwrap();
+        assert!(!taken, "no loss was computed");
+        let infinite = [(&ins[0] * f64::NAN).unwrap(), ins[1].clone()];
+        gpu.offer_loss(&kept, || fused(&infinite)).unwrap();
+        assert!(values(&read()).is_nan());
+        gpu.offer_loss(&kept, || fused(&ins)).unwrap();
+        values(&read())
+    });
+    assert!(kept.is_nan(), "the loss after one that is not finite is not kept");
 }

@@ -12,7 +12,7 @@ pub fn backward(loss: &Tensor) -> Result<GradStore> {
     Vec::<f32>::leaves(Leaves::begin);
     Vec::<f64>::leaves(Leaves::begin);
     Buffer::leaves(Leaves::begin);
-    let grads = loss.backward();
+    let grads = by_fused_ops(loss);
     let single = Vec::<f32>::leaves(Leaves::end);
     let double = Vec::<f64>::leaves(Leaves::end);
     let on_gpu = Buffer::leaves(Leaves::end);
@@ -21,6 +21,32 @@ pub fn backward(loss: &Tensor) -> Result<GradStore> {
     insert(&mut grads, double)?;
     insert(&mut grads, on_gpu)?;
     Ok(grads)
+}
+
+/// The gradients that candle's own ops find; none if `loss` follows from variables by fused ops alone.
+fn by_fused_ops(loss: &Tensor) -> Result<GradStore> {
+    let walked = passed::<Buffer>(loss)? || passed::<Vec<f32>>(loss)? || passed::<Vec<f64>>(loss)?;
+    if walked {
+        Ok(GradStore::default())
+    } else {
+        loss.backward()
+    }
+}
+
+/// Passes gradients back from `loss` through fused ops, in candle's order but without candle, which would begin with a
+/// tensor that holds the one gradient of the loss. Returns false, and does nothing, if `loss` is no output that can be
+/// differentiated so, or if it depends on other ops.
+fn passed<V: Values>(loss: &Tensor) -> Result<bool> {
+    let registry = V::registry();
+    let Some(source) = registry.of(loss) else { return Ok(false) };
+    let nodes = source.token.sorted_nodes();
+    let nodes = nodes.iter().filter(|node| !node.is_variable());
+    let places: Option<Vec<_>> = nodes.map(|node| registry.node(node.id())).collect();
+    let Some(places) = places.filter(|_| source.sink.is_loss(source.index)) else { return Ok(false) };
+    for (sink, place) in places {
+        sink.pass_back(place)?;
+    }
+    Ok(true)
 }
 
 /// Adds the gradients found by fused ops to those found by candle's own ops.

@@ -3,7 +3,7 @@
 
 use super::lock;
 use super::producers::{Sink, Source};
-use super::state::Application;
+use super::state::{Application, INPUTS_OF_TAP};
 use super::values::Values;
 use crate::gpu;
 use candle_core::{bail, CpuStorage, CudaStorage, CustomOp1, CustomOp2, CustomOp3, Layout};
@@ -50,8 +50,8 @@ pub(super) fn root<V: Values>(
     };
     let tied: Vec<Tensor> = ins.iter().zip(sources).map(tied).collect();
     let mut tokens = Vec::new();
-    for (third, tied) in tied.chunks(3).enumerate() {
-        let tap = Node { state: state.clone(), first: Some(3 * third) };
+    for (third, tied) in tied.chunks(INPUTS_OF_TAP).enumerate() {
+        let tap = Node { state: state.clone(), first: Some(INPUTS_OF_TAP * third) };
         tokens.push(match tied {
             [a, b, c] => a.apply_op3(b, c, tap)?,
             [a, b] => a.apply_op2(b, tap)?,
@@ -60,12 +60,14 @@ pub(super) fn root<V: Values>(
         });
     }
     let root = Node { state: state.clone(), first: None };
-    match &tokens[..] {
+    let root = match &tokens[..] {
         [a, b, c] => a.apply_op3(b, c, root),
         [a, b] => a.apply_op2(b, root),
         [a] => a.apply_op1(root),
         _ => bail!("{}: no inputs", state.op.name()),
-    }
+    }?;
+    state.has_nodes(&tokens, &root);
+    Ok(root)
 }
 
 impl<V: Values> CustomOp1 for OutputNode<V> {

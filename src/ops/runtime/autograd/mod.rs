@@ -35,6 +35,10 @@ pub(crate) trait Op: Send + Sync + 'static {
     /// The name of the op in error messages.
     const NAME: &'static str;
 
+    /// Whether the forward pass saves the gradients of the first output with respect to the inputs, in their order, and
+    /// nothing else: those of a loss need no backward pass.
+    const SAVES_GRADIENTS: bool = false;
+
     /// The shapes of the outputs.
     fn out_shapes(&self) -> Vec<Shape>;
 }

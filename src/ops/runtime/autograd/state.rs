@@ -1,10 +1,14 @@
 //! The state of one application of a fused op, shared by its nodes in candle's graph.
 
 use super::lock;
-use super::producers::{Sink, Source};
+use super::producers::{NodePlace, Sink, Source};
 use super::values::{Arrived, OpOn, Return, Values};
 use candle_core::{bail, Result, Tensor, TensorId};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+
+/// Number of inputs that a tap carries, all but the last.
+pub(super) const INPUTS_OF_TAP: usize = 3;
 
 /// An application of `op`: its saved tensors and the gradients that pass through it.
 pub(super) struct Application<V: Values> {
@@ -17,6 +21,12 @@ pub(super) struct Application<V: Values> {
     sources: Vec<Option<Producer<V>>>,
     outs: Mutex<Vec<Output<V>>>,
     grads: Mutex<Vec<Option<V>>>,
+    /// The inputs that are variables.
+    variables: Vec<Option<Tensor>>,
+    /// The ids of the taps and the root; empty if candle must pass an input's gradient on.
+    nodes: Mutex<Vec<TensorId>>,
+    /// Whether the first output is the loss.
+    is_loss: AtomicBool,
 }
 
 struct Saved<V> {
@@ -45,7 +55,25 @@ impl<V: Values> Application<V> {
             needs_grad: ins.iter().map(Tensor::track_op).collect(),
             sources: sources.iter().map(source).collect(),
             grads: Mutex::new(ins.iter().map(|_| None).collect()),
+            variables: ins.iter().map(|x| x.is_variable().then(|| x.clone())).collect(),
+            nodes: Mutex::default(),
+            is_loss: AtomicBool::new(false),
             op,
+        }
+    }
+
+    /// Registers the taps, in the order of their inputs, and the root, unless an input's gradient must be passed on by
+    /// candle, since neither a fused op produced the input nor is it a variable.
+    pub(super) fn has_nodes(self: &Arc<Self>, taps: &[Tensor], root: &Tensor) {
+        let others = (0..self.needs_grad.len()).filter(|i| self.sources[*i].is_none() && self.variables[*i].is_none());
+        if others.into_iter().any(|i| self.needs_grad[i]) {
+            return;
+        }
+        let firsts = (0..taps.len()).map(|tap| Some(INPUTS_OF_TAP * tap)).chain([None]);
+        for (node, first) in taps.iter().chain([root]).zip(firsts) {
+            let weak: Weak<Self> = Arc::downgrade(self);
+            V::registry().insert_node(node.id(), weak, first);
+            lock(&self.nodes).push(node.id());
         }
     }
 
@@ -75,12 +103,17 @@ impl<V: Values> Application<V> {
             Ok(grad.zip(out.value.take()))
         };
         let outs = lock(&self.outs).iter_mut().map(arrived).collect::<Result<Vec<_>>>()?;
-        let grads = self.op.backward(Return {
-            ins: &saved.ins,
-            outs: &outs,
-            saved: &saved.values,
-            needs_grad: &self.needs_grad,
-        })?;
+        let grads = if self.is_loss.load(Ordering::Relaxed) {
+            let needed = saved.values.into_iter().zip(&self.needs_grad);
+            needed.map(|(grad, needs)| needs.then_some(grad)).collect()
+        } else {
+            self.op.backward(Return {
+                ins: &saved.ins,
+                outs: &outs,
+                saved: &saved.values,
+                needs_grad: &self.needs_grad,
+            })?
+        };
         for (index, grad) in grads.into_iter().enumerate() {
             match (&self.sources[index], grad) {
                 (_, None) => {}
@@ -113,5 +146,29 @@ impl<V: Values> Sink<V> for Application<V> {
 
     fn receive(&self, index: usize, grad: V) -> Result<()> {
         V::hold(&mut lock(&self.outs)[index].grads, grad)
+    }
+
+    fn is_loss(&self, index: usize) -> bool {
+        let can = index == 0 && self.op.saves_gradients();
+        self.is_loss.store(can, Ordering::Relaxed);
+        can
+    }
+
+    fn pass_back(&self, node: NodePlace) -> Result<()> {
+        let Some(first) = node else { return self.run_backward() };
+        let variables = self.variables.iter().enumerate().skip(first).take(INPUTS_OF_TAP);
+        for (index, variable) in variables.filter_map(|(index, x)| Some((index, x.as_ref()?))) {
+            // Only the zeros of a variable that the op has no gradient for are left to add.
+            if let Some(zeros) = self.take_grad(index, variable)? {
+                V::leaves(|leaves| leaves.take(variable, V::of(zeros)?))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<V: Values> Drop for Application<V> {
+    fn drop(&mut self) {
+        V::registry().remove_nodes(&lock(&self.nodes));
     }
 }

@@ -41,6 +41,9 @@ pub(super) trait Erased: Send + Sync {
     /// [`Op::NAME`].
     fn name(&self) -> &'static str;
 
+    /// [`Op::SAVES_GRADIENTS`].
+    fn saves_gradients(&self) -> bool;
+
     /// [`Op::out_shapes`].
     fn out_shapes(&self) -> Vec<Shape>;
 }
@@ -48,6 +51,10 @@ pub(super) trait Erased: Send + Sync {
 impl<O: Op> Erased for O {
     fn name(&self) -> &'static str {
         O::NAME
+    }
+
+    fn saves_gradients(&self) -> bool {
+        O::SAVES_GRADIENTS
     }
 
     fn out_shapes(&self) -> Vec<Shape> {
