@@ -207,7 +207,7 @@ impl DiagonalSsm {
 
 /// 2 Re Σ_k cb\[c,k\] a\[c,k\]^l for l < `len`, `(d, len)`: the kernel of conjugate pairs of states.
 pub(super) fn vandermonde_kernel(a: &Complex, cb: &Complex, len: usize) -> Result<Tensor> {
-    ops::vandermonde([&a.re, &a.im], [&cb.re, &cb.im], len)? * 2.0
+    (Expression::of(&ops::vandermonde([&a.re, &a.im], [&cb.re, &cb.im], len)?) * 2.0).tensor()
 }
 
 #[cfg(test)]

@@ -10,7 +10,9 @@ use super::gated_block::BIAS;
 use super::matrix_state::flat_heads;
 use super::short_conv::{ShortConv, CONV_BIAS, CONV_WIDTH};
 use super::state_norm::rms_scale_of;
-use super::state_space::{mamba_dt_bias, rule, shared_decay_core, zero_state_like, SsmInputs, DISCRETIZATION};
+use super::state_space::{
+    decays, mamba_dt_bias, per_channel, rule, shared_decay_core, zero_state_like, SsmInputs, DISCRETIZATION,
+};
 use super::{
     in_range, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, ReleasedBlock, State,
     StateNormPlace, NORM_EPS,
@@ -21,7 +23,7 @@ use crate::nn::{linear, project, Cx, Init, Params, Scheme};
 use crate::ops;
 use crate::ops::rng::Rng;
 use crate::ops::{Expression, StepRule};
-use candle_core::{Error, Result, Tensor, D};
+use candle_core::{Error, Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "mamba2",
@@ -208,14 +210,6 @@ impl Mamba2 {
         Ok([0, 1, 2].map(|i| (w[i].clone(), b.as_ref().map(|b| b[i].clone()))))
     }
 
-    /// x `(.., heads)`, repeated for each channel of its head: `(.., E)`.
-    fn per_channel(&self, x: &Tensor) -> Result<Tensor> {
-        let mut shape = x.dims().to_vec();
-        shape.push(self.width / self.heads);
-        let wide = x.unsqueeze(D::Minus1)?.broadcast_as(shape)?;
-        wide.contiguous()?.flatten_from(x.rank() - 1)
-    }
-
     /// Inputs for the convolved xBC `(batch, seq_len, E + 2 G n)`, the projection dt `(batch, seq_len, heads)`, and z
     /// at the queried positions.
     fn inputs(&self, xbc: &Tensor, dt: &Tensor, z: Tensor, cx: &Cx) -> Result<Mamba2Inputs> {
@@ -226,8 +220,8 @@ impl Mamba2 {
         let delta = self.limited(ops::softplus_biased(dt, &self.bdt)?)?; // (batch, seq_len, heads)
         Ok(Mamba2Inputs {
             ssm: SsmInputs {
-                delta: self.per_channel(&delta)?,
-                a: self.per_channel(&(-Expression::of(&self.a_log).exp()).tensor()?)?.unsqueeze(1)?,
+                delta: per_channel(&delta, width, |x| x)?,
+                a: decays(&self.a_log, width)?,
                 b: parts[1].clone(),
                 c: cx.select(&parts[2])?,
                 groups: self.groups,
@@ -268,7 +262,7 @@ impl Mamba2 {
     /// o + D x, and its factor: the gate times the scale of the norm after it. By the groups of the norm, `(batch, rows,
     /// groups, width)` each.
     fn gated(&self, o: &Tensor, x: &Tensor, z: &Tensor) -> Result<[Expression; 2]> {
-        let o = ops::add_scaled(o, x, &self.per_channel(&self.dskip)?)?;
+        let o = ops::add_scaled(o, x, &per_channel(&self.dskip, self.width, |x| x)?)?;
         let (batch, rows, width) = o.dims3()?;
         let (groups, width) = (self.norm_groups, width / self.norm_groups);
         let by_group = |x: &Tensor| Ok::<_, Error>(Expression::of(&ops::reshape(x, (batch, rows, groups, width))?));
@@ -304,7 +298,7 @@ impl Mixer for Mamba2 {
         let Mamba2Inputs { ssm, x, z } = self.project(&u.unsqueeze(0)?, &cx)?;
         let [_, gate] = self.gated(&ssm.scan(&cx)?, &x, &z)?;
         let gate = flat_heads(&gate.tensor()?)?.squeeze(0)?;
-        let skip = gate.broadcast_mul(&self.per_channel(&self.dskip)?)?;
+        let skip = gate.broadcast_mul(&per_channel(&self.dskip, self.width, |x| x)?)?;
         let mut system = ssm.system(None, skip, Some(&self.wout))?;
         system.read = system.read.broadcast_mul(&gate.unsqueeze(2)?)?;
         Ok(Some(Inner {

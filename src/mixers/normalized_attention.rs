@@ -13,7 +13,7 @@ use super::{
 use crate::config::StateMixer;
 use crate::ltv::Ltv;
 use crate::nn::{linear, Cx, Params};
-use crate::ops::{self, Weights};
+use crate::ops::{self, Expression, Weights};
 use candle_core::{Result, Tensor};
 
 /// η = e^z, the paper's choice.
@@ -80,11 +80,13 @@ enum EtaFunction {
 impl EtaFunction {
     /// 1/η, in a form that does not overflow where the output is finite.
     fn inverse(self, z: &Tensor) -> Result<Tensor> {
-        match self {
-            EtaFunction::Exp => z.neg()?.exp(),
-            EtaFunction::Softplus => ops::softplus(z)?.recip(),
-            EtaFunction::Sigmoid => z.neg()?.exp()? + 1.0,
-        }
+        let z = Expression::of(z);
+        let inverse = match self {
+            EtaFunction::Exp => (-z).exp(),
+            EtaFunction::Softplus => z.softplus().recip(),
+            EtaFunction::Sigmoid => (-z).exp() + 1.0,
+        };
+        inverse.tensor()
     }
 }
 

@@ -75,12 +75,12 @@ impl SsmMixer for ReleasedSsd {
         let d = self.wb.dim(1)?;
         let bias = match self.bdt.dim(0)? == d {
             true => self.bdt.clone(),
-            false => self.bdt.broadcast_as(d)?.contiguous()?,
+            false => Expression::of(&self.bdt).broadcast(d).tensor()?,
         };
         let inputs = SsmInputs {
             x: u.clone(),
             delta: ops::softplus_biased(&maps.all[0], &bias)?,
-            a: (-Expression::of(&self.a_log).exp()).tensor()?.broadcast_as((d, 1))?,
+            a: (-Expression::of(&self.a_log).exp()).broadcast((d, 1)).tensor()?,
             b: maps.all[1].clone(),
             c: maps.queried[0].clone(),
             groups: 1,

@@ -3,12 +3,14 @@
 //! x = W_x u.
 
 use super::state_norm::StateNorm;
-use super::state_space::{mamba_dt_bias, rule, shared_decay_core, SsmInputs, SsmMixer, DISCRETIZATION};
+use super::state_space::{
+    decays, mamba_dt_bias, per_channel, rule, shared_decay_core, SsmInputs, SsmMixer, DISCRETIZATION,
+};
 use super::{Entry, Family, Growth, MixerSpec, MixerWork, ReleasedBlock, StateNormPlace};
 use crate::ltv::Ltv;
 use crate::nn::{linear, project, Cx, Init, Params, Scheme};
 use crate::ops;
-use crate::ops::{Expression, StepRule};
+use crate::ops::StepRule;
 use candle_core::{Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -50,7 +52,8 @@ struct SsdMamba2 {
     dskip: Tensor,
     wout: Tensor,
     norm: Option<StateNorm>,
-    head_dim: usize,
+    /// Model width d.
+    width: usize,
     rule: StepRule,
 }
 
@@ -68,20 +71,9 @@ impl SsdMamba2 {
             dskip: params.get("dskip", heads, Init::Constant(1.0))?,
             wout: params.weight("wout", (d, d), spec.output_std)?,
             norm: StateNorm::new(spec, d, params)?,
-            head_dim: d / heads,
+            width: d,
             rule: rule(spec),
         })
-    }
-
-    /// x `(.., heads)`, repeated for each channel of its head: `(.., d)`.
-    fn per_channel(&self, x: &Tensor) -> Result<Tensor> {
-        let mut shape = x.dims().to_vec();
-        let heads = *shape.last().expect("heads are an axis");
-        shape.push(self.head_dim);
-        let wide = x.unsqueeze(x.rank())?.broadcast_as(shape.as_slice())?;
-        shape.truncate(shape.len() - 2);
-        shape.push(heads * self.head_dim);
-        wide.reshape(shape)
     }
 }
 
@@ -90,11 +82,10 @@ impl SsmMixer for SsdMamba2 {
         let maps = [&self.wdt, &self.wx, &self.wb].map(|w| (w, None));
         let maps = project(u, &maps, &[(&self.wc, None)], cx)?;
         let delta = ops::softplus_biased(&maps.all[0], &self.bdt)?; // (batch, seq_len, heads)
-        let a = (-Expression::of(&self.a_log).exp()).tensor()?;
         let inputs = SsmInputs {
             x: maps.all[1].clone(),
-            delta: self.per_channel(&delta)?,
-            a: self.per_channel(&a)?.unsqueeze(1)?,
+            delta: per_channel(&delta, self.width, |x| x)?,
+            a: decays(&self.a_log, self.width)?,
             b: maps.all[2].clone(),
             c: maps.queried[0].clone(),
             groups: 1,
@@ -106,7 +97,7 @@ impl SsmMixer for SsdMamba2 {
     }
 
     fn output(&self, o: &Tensor, x: &Tensor) -> Result<Tensor> {
-        let skip = self.per_channel(&self.dskip)?;
+        let skip = per_channel(&self.dskip, self.width, |x| x)?;
         linear(&ops::add_scaled(o, x, &skip)?, &self.wout, None)
     }
 
@@ -115,7 +106,7 @@ impl SsmMixer for SsdMamba2 {
     }
 
     fn system(&self, u: &Tensor, inputs: &SsmInputs) -> Result<Ltv> {
-        let skip = self.per_channel(&self.dskip)?;
+        let skip = per_channel(&self.dskip, self.width, |x| x)?;
         let skip = u.ones_like()?.broadcast_mul(&skip)?;
         inputs.system(Some(&self.wx), skip, Some(&self.wout))
     }

@@ -41,6 +41,23 @@ pub(super) struct SsmInputs {
     pub rule: StepRule,
 }
 
+/// A function of x `(.., heads)`, repeated for each of `width` channels, which the heads share equally: `(.., width)`.
+pub fn per_channel(x: &Tensor, width: usize, of: impl FnOnce(Expression) -> Expression) -> Result<Tensor> {
+    let (mut by_head, heads) = (x.dims().to_vec(), x.dim(D::Minus1)?);
+    by_head.push(1);
+    let x = ops::reshape(x, by_head.as_slice())?;
+    by_head[x.rank() - 1] = width / heads;
+    let wide = of(Expression::of(&x)).broadcast(by_head.as_slice()).tensor()?;
+    by_head.truncate(x.rank() - 2);
+    by_head.push(width);
+    ops::reshape(&wide, by_head)
+}
+
+/// A = -e^(ln a) `(width, 1)` for ln a `(heads)`.
+pub fn decays(a_log: &Tensor, width: usize) -> Result<Tensor> {
+    ops::reshape(&per_channel(a_log, width, |x| -x.exp())?, (width, 1))
+}
+
 impl SsmInputs {
     /// o `(batch, rows, E)` at the positions that `cx` selects: by a selective scan where every state has its own
     /// decay, by chunked matrix products (SSD) where the states of a channel share one. These sum logarithms of decays,
@@ -49,7 +66,7 @@ impl SsmInputs {
         let (Self { delta, a, b, c, groups, rule, .. }, at) = (self, cx.rows().map(|rows| &rows.positions));
         let n = b.dim(2)? / groups;
         let scan = |x: &Tensor, delta: &Tensor, a: &Tensor, b: &Tensor, c: &Tensor| match (a.dim(1)?, rule) {
-            (1, StepRule::Euler | StepRule::Hold) => ops::ssd(x, delta, &a.squeeze(1)?, b, c, at),
+            (1, StepRule::Euler | StepRule::Hold) => ops::ssd(x, delta, &ops::reshape(a, a.dim(0)?)?, b, c, at),
             (1, StepRule::Bilinear) => {
                 let a = a.broadcast_as((a.dim(0)?, n))?.contiguous()?;
                 ops::discretised_scan(*rule, [x, delta, &a, b, c], at)

@@ -32,6 +32,10 @@ enum Term {
     },
     Binary(Binary, Expression, Expression),
     RowSum(Expression),
+    Broadcast {
+        of: Expression,
+        shape: Shape,
+    },
 }
 
 /// A function of one number, by its number in `cuda/expression.cu`.
@@ -80,16 +84,28 @@ impl Expression {
         Self(Rc::new(Term::Input { x: x.clone(), shape: shape.into(), parameter: true }))
     }
 
-    /// Calls `see` with each input, its shape, and whether it is a parameter.
-    fn each_input(&self, see: &mut dyn FnMut(&Tensor, &Shape, bool)) {
+    /// Calls `see` with each term of which the value is made, operands first.
+    fn each_term(&self, see: &mut dyn FnMut(&Term)) {
         match &*self.0 {
-            Term::Input { x, shape, parameter } => see(x, shape, *parameter),
-            Term::Unary(_, x) | Term::Affine { of: x, .. } | Term::RowSum(x) => x.each_input(see),
+            Term::Input { .. } => {}
+            Term::Unary(_, x) | Term::Affine { of: x, .. } | Term::RowSum(x) | Term::Broadcast { of: x, .. } => {
+                x.each_term(see);
+            }
             Term::Binary(_, x, y) => {
-                x.each_input(see);
-                y.each_input(see);
+                x.each_term(see);
+                y.each_term(see);
             }
         }
+        see(&self.0);
+    }
+
+    /// Calls `see` with each input, and whether it is a parameter.
+    fn each_input(&self, see: &mut dyn FnMut(&Tensor, bool)) {
+        self.each_term(&mut |term| {
+            if let Term::Input { x, parameter, .. } = term {
+                see(x, *parameter);
+            }
+        });
     }
 
     fn unary(&self, function: Unary) -> Self {
@@ -173,6 +189,11 @@ impl Expression {
     /// Sum along the last axis, which then has size 1.
     pub fn row_sum(&self) -> Self {
         Self(Rc::new(Term::RowSum(self.clone())))
+    }
+
+    /// The value, repeated along axes of size 1 and along new first axes.
+    pub fn broadcast(&self, shape: impl Into<Shape>) -> Self {
+        Self(Rc::new(Term::Broadcast { of: self.clone(), shape: shape.into() }))
     }
 
     /// The values, as a tensor.

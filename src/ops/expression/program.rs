@@ -61,7 +61,7 @@ impl Program {
     /// kernels do not take.
     pub(super) fn of(expressions: &[&Expression]) -> Option<(Self, Vec<Tensor>)> {
         let mut inputs = Vec::<Tensor>::new();
-        let mut collect = |x: &Tensor, _: &Shape, _: bool| {
+        let mut collect = |x: &Tensor, _: bool| {
             if !inputs.iter().any(|known| known.id() == x.id()) {
                 inputs.push(x.clone());
             }
@@ -75,10 +75,12 @@ impl Program {
     fn compiled(expressions: &[&Expression]) -> Option<Self> {
         let dtype = reference::dtype(expressions)?;
         let mut shape = Some(Shape::from(()));
-        let mut widen = |_: &Tensor, of_input: &Shape, _: bool| {
-            shape = shape.take().and_then(|shape| shape.broadcast_shape_binary_op(of_input, Self::NAME).ok());
+        let mut widen = |term: &Term| {
+            if let Term::Input { shape: own, .. } | Term::Broadcast { shape: own, .. } = term {
+                shape = shape.take().and_then(|shape| shape.broadcast_shape_binary_op(own, Self::NAME).ok());
+            }
         };
-        expressions.iter().for_each(|expression| expression.each_input(&mut widen));
+        expressions.iter().for_each(|expression| expression.each_term(&mut widen));
         let (shape, words, inputs, known) = (&shape?, Vec::new(), Vec::new(), HashMap::new());
         Compiler { shape, dtype, words, inputs, known }.compile(expressions)
     }
@@ -178,6 +180,14 @@ impl Compiler<'_> {
                 let ((x, left), (y, right)) = (self.node(x)?, self.node(y)?);
                 let shape = left.broadcast_shape_binary_op(&right, Program::NAME).ok()?;
                 (self.push(*function as u32, [x, y], [0, 0]), shape)
+            }
+            Term::Broadcast { of: x, shape } => {
+                let (x, own) = self.node(x)?;
+                let whole = own.broadcast_shape_binary_op(shape, Program::NAME).ok()?;
+                if whole != *shape {
+                    return None;
+                }
+                (x, whole)
             }
             Term::RowSum(x) => {
                 let (x, shape) = self.node(x)?;

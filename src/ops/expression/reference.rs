@@ -1,7 +1,7 @@
 //! Definition in ordinary tensor ops.
 
 use super::{Binary, Expression, Term, Unary};
-use candle_core::{DType, Result, Shape, Tensor, D};
+use candle_core::{DType, Result, Tensor, D};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ pub(super) fn tensors(of: &[&Expression]) -> Result<Vec<Tensor>> {
 /// Type of the first input that is no parameter.
 pub(super) fn dtype(of: &[&Expression]) -> Option<DType> {
     let mut found = None;
-    let mut see = |x: &Tensor, _: &Shape, parameter: bool| {
+    let mut see = |x: &Tensor, parameter: bool| {
         if !parameter {
             found.get_or_insert(x.dtype());
         }
@@ -67,6 +67,7 @@ fn tensor(of: &Expression, dtype: Option<DType>, found: &mut HashMap<*const Term
             }
         }
         Term::RowSum(x) => tensor(x, dtype, found)?.sum_keepdim(D::Minus1)?,
+        Term::Broadcast { of: x, shape } => tensor(x, dtype, found)?.broadcast_as(shape)?.contiguous()?,
     };
     found.insert(key, value.clone());
     Ok(value)

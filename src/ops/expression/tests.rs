@@ -123,3 +123,28 @@ fn on_the_cpu_an_expression_is_its_chain() {
         .tensor()
         .is_err());
 }
+
+/// A number of each head for each of its channels, along rows and alone.
+#[test]
+fn values_are_repeated() {
+    let case = |shape: &[usize]| Case::new(format!("{shape:?}")).normal("x", shape).uniform("y", &[3], 0.5, 1.5);
+    let of = |ins: &[Tensor]| -> Result<[Expression; 2]> {
+        let (rows, heads) = ins[0].dims2()?;
+        let x = Expression::of(&ins[0].reshape((rows, heads, 1))?).broadcast((rows, heads, 5));
+        let y = (-Expression::of(&ins[1].reshape((heads, 1))?).exp()).broadcast((heads, 5));
+        Ok([x, y])
+    };
+    let product = |x: Tensor, y: Tensor| x.broadcast_mul(&y);
+    let fused = |ins: &[Tensor]| {
+        let [x, y] = of(ins)?;
+        product(x.tensor()?, y.tensor()?)
+    };
+    let chained = |ins: &[Tensor]| {
+        let mut all = reference::tensors(&of(ins)?.each_ref())?.into_iter();
+        product(all.next().unwrap(), all.next().unwrap())
+    };
+    check::kernels_agree(&[case(&[7, 3]), case(&[1, 3])], fused, chained);
+    let x = Tensor::ones((2, 3), DType::F32, &Device::Cpu).unwrap();
+    assert!(Expression::of(&x).broadcast((2, 4)).tensor().is_err());
+    assert!(emulated(|| Expression::of(&x).broadcast((2, 4)).tensor()).is_err());
+}
