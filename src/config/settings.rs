@@ -366,8 +366,8 @@ pub static SETTINGS: Settings = {
             .shown(column(Required, "state expansion; query and key width of attention").role(Cell)),
         row("state-size", At::Rule, Whole(1, 1 << 30), Model,
             "Set n so that the model keeps about this many numbers of a sequence")
-            .more(&[(EVERY, "Takes the power of two whose state, over all layers, is nearest. Mixers without a state expansion, and attention, \
-                whose state grows with every token, keep their n. In place of --n.")])
+            .more(&[(EVERY, "Takes the power of two up to 1,024 whose state, over all layers and with short convolutions, is nearest, in place of \
+                --n. Mixers without a state expansion keep theirs, and so does attention, whose state grows with every token.")])
             .decides(Defaults).listed(Within),
         row("heads", At::Model("n_heads"), SIZE, Model,
             "Number of heads s, which divides d and n")

@@ -102,6 +102,11 @@ impl<T: Clone + Serialize + DeserializeOwned> Slot<T> {
         matches!(self.origin, Some(Origin::Given(_)))
     }
 
+    /// Whether the user or the config of another run sets it.
+    pub fn is_fixed(&self) -> bool {
+        matches!(self.origin, Some(Origin::Given(_) | Origin::Config(_)))
+    }
+
     /// Sets it to the value of a rule, replacing those of layers but not the user's.
     pub fn rule(&mut self, value: T, why: &'static str) {
         if !self.is_given() {

@@ -20,8 +20,13 @@ use std::collections::BTreeMap;
 /// Prefix of the JSON pointers of the task's own settings.
 const TASK: &str = "/task/";
 
-/// Number of doublings of 1 that give the largest n of [`state_size`].
+/// Number of doublings of 1 that give [`MOST_N`].
 const MOST_DOUBLINGS: u32 = 10;
+/// Largest n of [`state_size`].
+const MOST_N: usize = 1 << MOST_DOUBLINGS;
+
+/// Ratio of two sizes of a state beyond which a note says how far they are apart.
+const FAR_OFF: f64 = 1.5;
 
 /// One channel in this many of a head gets rotary positions.
 const ROTARY_SHARE: usize = 4;
@@ -234,41 +239,61 @@ fn val_examples(draft: &mut Draft) {
 ///
 /// # Errors
 ///
-/// The user sets both n and the size of the state.
+/// The user sets n as well, or hybrid layers, or no n suits the heads.
 fn state_size(draft: &mut Draft, variant: &str, options: &BTreeMap<String, String>) -> Result<()> {
-    let Some(wanted) = draft.set.state_size.get() else { return Ok(()) };
-    if draft.set.state_size.is_given() && draft.set.n.is_given() {
-        refuse!(flag "--state-size" = wanted, "--n sets the state expansion, too: give one of the two");
+    let set = &draft.set;
+    let Some(wanted) = set.state_size.get() else { return Ok(()) };
+    let asked = set.state_size.is_given();
+    if asked && set.n.is_given() {
+        refuse!(flag "--state-size" = wanted, "it determines n, which --n sets: give one of the two");
     }
-    let sized = draft.entry.expands && draft.entry.family != Family::Attention;
-    if !sized {
-        if draft.set.state_size.is_given() {
-            let mixer = draft.entry.name;
-            draft.notes.push(format!("the state of {mixer} has a size of its own, so that --state-size has no effect"));
+    if asked && set.hybrid.get().is_some() {
+        refuse!(flag "--state-size" = wanted, "the layers of a hybrid have states of several sizes: set --n");
+    }
+    if set.n.is_fixed() {
+        return Ok(());
+    }
+    let mixer = draft.entry.name;
+    if !draft.entry.expands || draft.entry.family == Family::Attention {
+        if asked {
+            draft
+                .notes
+                .push(format!("--state-size has no effect on {mixer}: n does not determine the size of its state"));
         }
         return Ok(());
     }
-    let set = &draft.set;
     let (d, layers) = (set.d.get().unwrap_or(1), set.layers.get().unwrap_or(1));
-    let seq_len = set.seq_len.get().unwrap_or(1);
+    let (seq_len, heads) = (set.seq_len.get().unwrap_or(1), set.heads.get().unwrap_or(1));
     let state_of = |n: usize| -> Option<usize> {
         let model = ModelConfig {
             options: options.clone(),
             d_state: n,
-            n_heads: set.heads.get().unwrap_or(1),
+            n_heads: heads,
             expand: set.expand.get(),
-            ..ModelConfig::bare(draft.entry.name, variant, [d, layers])
+            short_conv: set.short_conv.get().unwrap_or(false),
+            ..ModelConfig::bare(mixer, variant, [d, layers])
         };
         draft.entry.check_sizes(&model).ok()?;
         let mixer = draft.entry.build(&model, &Params::without_values(DType::F32)).ok()?;
         let [short, long] = [seq_len, 2 * seq_len].map(|seq_len| mixer.state_size(seq_len));
         (short == long).then_some(layers * long)
     };
-    let apart = |state: usize| (state as f64 / wanted as f64).ln().abs();
+    let ratio = |state: usize| state as f64 / wanted as f64;
     let sizes = (0..=MOST_DOUBLINGS).map(|doublings| 1 << doublings);
     let states = sizes.filter_map(|n| Some((n, state_of(n)?)));
-    if let Some((n, _)) = states.min_by(|(_, a), (_, b)| apart(*a).total_cmp(&apart(*b))) {
-        draft.set.n.rule(n, "the power of two whose state is nearest to --state-size");
+    match states.min_by(|(_, a), (_, b)| ratio(*a).ln().abs().total_cmp(&ratio(*b).ln().abs())) {
+        Some((n, state)) => {
+            if asked && !(1.0 / FAR_OFF..=FAR_OFF).contains(&ratio(state)) {
+                draft
+                    .notes
+                    .push(format!("--state-size {wanted}: {mixer} comes nearest with {state} numbers, at n = {n}"));
+            }
+            draft.set.n.rule(n, "the power of two whose state is nearest to the setting state-size");
+        }
+        None if asked => {
+            refuse!(flag "--state-size" = wanted, "no n from 1 to {MOST_N} that is a power of two suits --heads {heads}: set --n");
+        }
+        None => {}
     }
     Ok(())
 }

@@ -475,8 +475,8 @@ fn a_kernel_of_the_task_follows_another_length_and_a_given_one_stays() {
     assert_eq!(length.origin.to_string(), "the task's --seq-len");
 }
 
-/// A state of both layers: linear attention keeps n·d numbers and a sum of n keys in each, a Mamba-2 with one state per
-/// channel more than 512, and LSTM and attention have no n to choose.
+/// A state of both layers: linear attention keeps n·d numbers and a sum of n keys in each, Mamba-2 with one state per
+/// channel more than 512, and LSTM and attention have no n to choose. A short convolution keeps 192 numbers a layer.
 #[test]
 fn the_size_of_the_state_sets_n() {
     let n = |mixer: &str, size: &str| mqar(&[("mixer", mixer), ("state-size", size)]).model.d_state;
@@ -484,6 +484,22 @@ fn the_size_of_the_state_sets_n() {
     assert_eq!(n("mamba2", "512"), 1);
     assert_eq!(n("lstm", "512"), 1);
     assert_eq!(n("softmax", "512"), mqar(&[("mixer", "softmax")]).model.d_state);
+    let convolved = mqar(&[("mixer", "ssd"), ("short-conv", "true"), ("state-size", "512")]);
+    assert_eq!(convolved.model.d_state, 1);
     refuses("mqar", &[("n", "8"), ("state-size", "512")], "--state-size").names(&["--n"]);
     refuses("mqar", &[("state-size", "0")], "--state-size");
+    let hybrid = [("mixer", "linear"), ("hybrid", "lstm:every=2"), ("state-size", "512")];
+    refuses("mqar", &hybrid, "--state-size").names(&["--n"]);
+    let odd = [("mixer", "linear"), ("d", "48"), ("heads", "3"), ("state-size", "512")];
+    refuses("mqar", &odd, "--state-size").names(&["--heads 3"]);
+}
+
+/// A run with an n of its own is trained again as it was, although its recipe sets the size of the state.
+#[test]
+fn the_config_of_a_run_fixes_n() {
+    let typed = run("mad", &[("mixer", "gla"), ("n", "8")]).unwrap();
+    assert_eq!(typed.model.d_state, 8);
+    let again = Choice::again(&typed, "config.json").unwrap();
+    let task = crate::recipes::task("mad").unwrap();
+    assert_eq!(resolve(task, &again).unwrap().config, typed);
 }
