@@ -267,7 +267,11 @@ fn points(grid: &Grid, line: &GridLine, columns: &[usize], shift: f64) -> Vec<Po
             PanelForm::Points { .. } => line.detail.clone(),
             _ => String::new(),
         };
-        Some(Point { detail, x, y, band })
+        let bound = match &line.cells[*column].content {
+            Content::Beyond(_, bound) => bound.clone(),
+            _ => String::new(),
+        };
+        Some(Point { detail, x, y, band, bound })
     });
     let finite = points.filter(|point| point.x.is_finite() && point.y.is_finite());
     finite.collect()
@@ -337,7 +341,8 @@ fn arranged(grids: &[Grid]) -> (usize, Vec<Option<usize>>) {
     let placed = slots.iter().flatten().count();
     // A single column of many panels would make a very long page.
     let narrow = across.len() == 1 && down.len() > 2;
-    if placed == drawn.len() && 2 * placed > slots.len() && !narrow {
+    let wide = down.len() == 1 && across.len() > ACROSS;
+    if placed == drawn.len() && 2 * placed > slots.len() && !narrow && !wide {
         return (across.len(), slots);
     }
     let most = match grids.iter().any(|grid| grid.form == PanelForm::Columns) {

@@ -1,11 +1,11 @@
 //! Names beside points, for plots whose legend would be longer than the plot.
 
 use super::canvas::{Canvas, Unit};
-use super::palette::{look, Pixels, INK};
+use super::palette::{look, Pixels};
 use super::Picture;
 use plotters::prelude::DrawingBackend;
 use plotters::style::text_anchor::{HPos, VPos};
-use plotters::style::Color;
+use plotters::style::{Color, RGBColor};
 
 /// Largest number of names in a legend of points only.
 const LEGEND: usize = 16;
@@ -87,9 +87,17 @@ pub struct PointLabel {
     pub name: String,
     /// Position in pixels of the drawing area.
     pub at: Pixels,
+    pub colour: RGBColor,
 }
 
-/// Writes the names of `points`, none of them over one of `markers`. A thin line connects a name with its point if they are
+/// Points on the line between two others, close enough for no name to fit between them.
+pub fn along(from: Pixels, to: Pixels, unit: Unit) -> impl Iterator<Item = Pixels> {
+    let (right, down) = (to.0 - from.0, to.1 - from.1);
+    let steps = (right.abs().max(down.abs()) / unit.at(MARKER)).max(1);
+    (1..steps).map(move |i| (from.0 + right * i / steps, from.1 + down * i / steps))
+}
+
+/// Writes the names of `points`, none of them over the places `markers`. A thin line connects a name with its point if they are
 /// apart.
 pub fn draw<B: DrawingBackend>(canvas: &Canvas<B>, points: &[PointLabel], markers: &[Pixels]) {
     let unit = canvas.unit;
@@ -108,7 +116,7 @@ pub fn draw<B: DrawingBackend>(canvas: &Canvas<B>, points: &[PointLabel], marker
     }
     for (point, Frame([left, top, right, bottom])) in points.iter().zip(&frames) {
         let middle = ((left + right) / 2, (top + bottom) / 2);
-        canvas.write(&point.name, (SIZE, INK), (HPos::Center, VPos::Center), middle);
+        canvas.write(&point.name, (SIZE, point.colour), (HPos::Center, VPos::Center), middle);
     }
 }
 

@@ -91,6 +91,8 @@ pub struct Point {
     pub y: f64,
     /// Ends of the band around it, if there is one.
     pub band: Option<[f64; 2]>,
+    /// Bound that is known in place of a value, which is drawn as an outline; empty for a value.
+    pub bound: String,
 }
 
 /// A thin horizontal line.
@@ -168,13 +170,11 @@ impl Panel {
 }
 
 impl Plot {
-    /// A value in words: in a shaded range, the end of what was measured.
-    fn value(&self, value: f64) -> String {
-        let within = |[low, high]: &&[f64; 2]| (*low..=*high).contains(&value);
-        match self.shaded.iter().find(within) {
-            Some([low, high]) if *low <= self.y.ends[0] => format!("below {}", self.y.format(*high)),
-            Some([low, _]) => format!("{} or more", self.y.format(*low)),
-            None => self.y.format(value),
+    /// A value in words, or the bound that is known in place of one.
+    fn value(&self, point: &Point) -> String {
+        match &*point.bound {
+            "" => self.y.format(point.y),
+            bound => bound.to_owned(),
         }
     }
 
@@ -182,12 +182,12 @@ impl Plot {
         let point = |p: &Point| {
             let distance = |tick: &&(f64, String)| (tick.0 - p.x).abs();
             let nearest = self.x.ticks.iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
-            let at = match nearest.filter(|_| self.x.is_named()) {
+            let at = match nearest.filter(|tick| self.x.is_named() || tick.0 == p.x) {
                 Some((_, name)) => name.clone(),
                 None => axis::short(p.x),
             };
             let separator = if p.detail.is_empty() { "" } else { " at " };
-            format!("{}{separator}{at}: {}", p.detail, self.value(p.y))
+            format!("{}{separator}{at}: {}", p.detail, self.value(p))
         };
         let series = self.series.iter().map(|series| {
             let printed = if series.hollow { " as the paper prints it" } else { "" };

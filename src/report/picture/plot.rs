@@ -54,17 +54,25 @@ pub fn draw<B: DrawingBackend>(canvas: &Canvas<B>, plot: &Plot, names: Option<&[
         Some(names) => {
             let points = plot.series.iter().flat_map(|series| series.points.iter().map(|point| (series.key, point)));
             let name = |key: usize, point: &Point| format!("{} {}", names[key], point.detail).trim_end().to_owned();
-            points.map(|(key, point)| PointLabel { key, name: name(key, point), at: at(point) }).collect()
+            points.map(|(key, point)| PointLabel { key, name: name(key, point), at: at(point), colour: INK }).collect()
         }
         None => {
             let named = plot.series.iter().filter(|series| !series.label.is_empty());
             let last = named.filter_map(|series| Some((series, series.points.last()?)));
-            last.map(|(series, point)| PointLabel { key: series.key, name: series.label.clone(), at: at(point) })
-                .collect()
+            let label = |(series, point): (&Series, &Point)| PointLabel {
+                key: series.key,
+                name: series.label.clone(),
+                at: at(point),
+                colour: look(series.key).0,
+            };
+            last.map(label).collect()
         }
     };
-    let markers: Vec<Pixels> = plot.series.iter().flat_map(|series| &series.points).map(at).collect();
-    labels::draw(&chart.canvas, &labelled, &markers);
+    let mut taken: Vec<Pixels> = plot.series.iter().flat_map(|series| &series.points).map(at).collect();
+    let joined = plot.series.iter().filter(|series| series.joined);
+    let pieces = joined.flat_map(|series| series.points.windows(2));
+    taken.extend(pieces.flat_map(|ends| labels::along(at(&ends[0]), at(&ends[1]), canvas.unit)));
+    labels::draw(&chart.canvas, &labelled, &taken);
 }
 
 impl<'a, B: DrawingBackend> Chart<'a, B> {
@@ -147,7 +155,8 @@ impl<'a, B: DrawingBackend> Chart<'a, B> {
                 let bar = ends.map(|end| self.at(point.x, end)).into();
                 self.canvas.line(bar, (colour, 1, None));
             }
-            self.canvas.mark(self.at(point.x, point.y), marker, colour, series.hollow);
+            let hollow = series.hollow || !point.bound.is_empty();
+            self.canvas.mark(self.at(point.x, point.y), marker, colour, hollow);
         }
     }
 

@@ -5,13 +5,13 @@
 //! by isotonic regression, P crosses 1/2 at the number that is reported, interpolated linearly in ln k.
 
 use super::super::grid::{fact, Baseline, Cell, Content, Facts, Grid, GridLine, PanelForm, Style, Tick};
-use super::super::score::{GroupStatus, Reported};
+use super::super::score::{GroupStatus, RateChoice, Reported};
 use super::super::solved::{Share, SOLVED};
 use super::super::{grouped, RunGroup};
 use super::panel::{lines, of_lines, PanelRuns, Titles};
 use super::{facts_at, metric, selected, settings, Selected, Selection};
 use crate::mixers::{self, Family};
-use crate::store::Column;
+use crate::store::{Column, Field};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,34 +47,40 @@ impl HalfPoint {
         })
     }
 
-    /// Number of pairs, and 0, 1 or 2 for below, at and beyond it.
-    fn order(self) -> (f64, u8) {
+    /// The number that is known to be recalled at least, and what tells apart those with an equal one.
+    fn order(self) -> (f64, f64) {
         match self {
-            Self::Below(k) => (k, 0),
-            Self::At(k) => (k, 1),
-            Self::Beyond(k) => (k, 2),
+            Self::Below(k) => (0.0, k),
+            Self::At(k) => (k, 0.0),
+            Self::Beyond(k) => (k, 1.0),
         }
     }
 
     fn compare(&self, other: &Self) -> Ordering {
         let ((k, side), (other_k, other_side)) = (self.order(), other.order());
-        k.total_cmp(&other_k).then(side.cmp(&other_side))
+        k.total_cmp(&other_k).then(side.total_cmp(&other_side))
     }
 
-    /// The cell, in a picture of the numbers from `fewest` to `most`: what lies beyond is drawn a half-octave away.
-    fn cell(self) -> Cell {
-        let beyond = 2f64.sqrt();
+    /// The cell, in a picture of numbers from `fewest` to `most`. A bound is drawn at its number, or half an octave
+    /// outside of what was tried.
+    fn cell(self, [fewest, most]: [f64; 2]) -> Cell {
+        let half_octave = 2f64.sqrt();
         Cell::from(match self {
-            Self::Below(k) => Content::Beyond(k / beyond, format!("<{k}")),
+            Self::Below(k) if k > fewest => Content::Beyond(k, format!("<{k}")),
+            Self::Below(k) => Content::Beyond(k / half_octave, format!("<{k}")),
             Self::At(k) => Content::Value(k),
-            Self::Beyond(k) => Content::Beyond(k * beyond, format!("≥{k}")),
+            Self::Beyond(k) if k < most => Content::Beyond(k, format!("≥{k}")),
+            Self::Beyond(k) => Content::Beyond(k * half_octave, format!("≥{k}")),
         })
     }
 
     fn facts(self) -> Facts {
-        let (k, side) = self.order();
-        let names = ["below", "at", "at_least"];
-        vec![fact("k_half", k), fact("bound", names[usize::from(side)])]
+        let (k, bound) = match self {
+            Self::Below(k) => (k, "below"),
+            Self::At(k) => (k, "at"),
+            Self::Beyond(k) => (k, "at_least"),
+        };
+        vec![fact("k_half", k), fact("bound", bound)]
     }
 }
 
@@ -92,6 +98,30 @@ fn falling(shares: &[(f64, Share)]) -> Vec<f64> {
     }
     let shares = blocks.into_iter();
     shares.flat_map(|(solved, of, length)| std::iter::repeat_n(solved as f64 / of as f64, length)).collect()
+}
+
+/// Mixers that share a line.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum FrontierFamily {
+    One(Family),
+    /// Layers of two mixers.
+    Hybrid,
+}
+
+impl FrontierFamily {
+    fn of(group: &RunGroup) -> Option<Self> {
+        if *group.record.get(Column::HYBRID) != Field::Absent {
+            return Some(Self::Hybrid);
+        }
+        mixers::find(group.record.text(Column::MIXER)).ok().map(|entry| Self::One(entry.family))
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::One(family) => family.name(),
+            Self::Hybrid => "hybrid",
+        }
+    }
 }
 
 /// One mixer with one size of its state.
@@ -118,23 +148,28 @@ pub(in super::super) fn frontier(of: &Selection) -> Selected {
              one half, interpolated in ln k between the numbers tried, after isotonic regression",
             100.0 * SOLVED
         ),
-        "< and ≥: the share is below one half at the fewest pairs tried, or not at the most".to_owned(),
-        "states are rounded to powers of two: all numbers that the model keeps of a sequence, those of short convolutions \
-         included"
+        "<: the share is below one half at the fewest pairs tried; ≥: it is still at least one half at the most; a picture \
+         outlines both"
+            .to_owned(),
+        "the state is all numbers that the model keeps of a sequence, rounded to a power of two; of several n at one power the \
+         best is shown"
             .to_owned(),
     ]);
+    if selected.grids.iter().all(|grid| grid.baselines.len() < 2) {
+        selected.after.push("one number of pairs was tried: only bounds follow from it".to_owned());
+    }
     selected
 }
 
 /// A grid of families, and one of the mixers of each.
 fn panel_grids(of: &Selection, panel: &PanelRuns<RunGroup>) -> Vec<Grid> {
     let mut places = of_lines(&[]);
-    places.retain(|place| ![HARDER, Column::N].map(|column| column.place()).contains(place));
-    let mut families: BTreeMap<Family, Vec<(GridLine, Vec<Sized>)>> = BTreeMap::new();
+    places.retain(|place| ![HARDER, Column::N, Column::ROTARY_DIMS].map(|column| column.place()).contains(place));
+    let mut families: BTreeMap<FrontierFamily, Vec<(GridLine, Vec<Sized>)>> = BTreeMap::new();
     for (line, groups) in lines(of.figure.runs, &panel.runs, &places) {
         let sizes = sizes(of, &groups);
-        let family = mixers::find(groups[0].record.text(Column::MIXER)).map(|entry| entry.family);
-        if let Some(family) = family.ok().filter(|_| !sizes.is_empty()) {
+        let family = FrontierFamily::of(groups[0]);
+        if let Some(family) = family.filter(|_| !sizes.is_empty()) {
             families.entry(family).or_default().push((line, sizes));
         }
     }
@@ -142,18 +177,19 @@ fn panel_grids(of: &Selection, panel: &PanelRuns<RunGroup>) -> Vec<Grid> {
     let states: BTreeSet<usize> = mixers().flat_map(|(_, sizes)| sizes).map(|sized| rounded(sized.state)).collect();
     let states: Vec<usize> = states.into_iter().collect();
     let tried: BTreeSet<usize> = panel.runs.iter().map(|group| group.record.count(HARDER)).collect();
+    let ends = [tried.first(), tried.last()].map(|k| k.map_or(f64::NAN, |k| *k as f64));
     let drawn = |title: String, place: String, lines: Vec<GridLine>| Grid {
         form: PanelForm::Lines { over: OVER.into(), log: true, steps: false, named: true },
         axes: ["mixer", OVER].map(str::to_owned),
         place: [place, panel.title.clone()],
-        baselines: ends(&tried),
+        baselines: levels(ends),
         ..Grid::new(title, states.iter().copied().map(Tick::whole), lines, Style::Doublings("pairs k recalled"))
     };
     let best_of = |sizes: &[&Sized]| -> Vec<Cell> {
         let cell = |state: &usize| {
             let own = sizes.iter().filter(|sized| rounded(sized.state) == *state);
             let best = own.map(|sized| sized.half).max_by(HalfPoint::compare);
-            best.map_or_else(|| Cell::text("-"), HalfPoint::cell)
+            best.map_or_else(|| Cell::text("-"), |half| half.cell(ends))
         };
         states.iter().map(cell).collect()
     };
@@ -199,14 +235,15 @@ fn sizes<'a>(of: &Selection, groups: &[&'a RunGroup<'a>]) -> Vec<Sized<'a>> {
     each.collect()
 }
 
-/// Seeds of `group` that solve the task at the best rate; `None` if none has ended.
+/// Seeds of `group` that solve the task at the best rate; `None` without a number.
 fn share(of: &Selection, group: &RunGroup) -> Option<Share> {
     match Reported::of(&group.runs, of.metric, of.metric, of.options.select) {
         Ok(found) => {
             let solved = found.seeds.iter().filter(|(_, accuracy)| *accuracy > SOLVED).count();
             Some(Share { solved, of: found.seeds.len() + found.diverged })
         }
-        Err(GroupStatus::Diverged) => {
+        // Held-out halves diverge as a whole if one seed does, which says nothing of the others.
+        Err(GroupStatus::Diverged) if of.options.select == RateChoice::Best => {
             let seeds: BTreeSet<usize> = group.runs.iter().map(|run| run.count(Column::SEED)).collect();
             Some(Share { solved: 0, of: seeds.len() })
         }
@@ -220,12 +257,12 @@ fn rounded(state: f64) -> usize {
 }
 
 /// The fewest and the most pairs tried, beyond which nothing was measured.
-fn ends(tried: &BTreeSet<usize>) -> Vec<Baseline> {
-    let level = |name, k: Option<&usize>| Some(Baseline { name, levels: vec![vec![*k? as f64]] });
-    [level("fewest pairs tried", tried.first()), level("most pairs tried", tried.last())]
-        .into_iter()
-        .flatten()
-        .collect()
+fn levels([fewest, most]: [f64; 2]) -> Vec<Baseline> {
+    let level = |name, k: f64| Baseline { name, levels: vec![vec![k]] };
+    match fewest < most {
+        true => vec![level("fewest pairs tried", fewest), level("most pairs tried", most)],
+        false => vec![level("pairs tried", most)],
+    }
 }
 
 #[cfg(test)]
@@ -261,25 +298,21 @@ mod tests {
         assert_eq!(falling(&shares(&[(2, 2), (1, 2), (0, 2)])), [1.0, 0.5, 0.0]);
     }
 
+    /// The number that is known to be recalled ranks first.
     #[test]
-    fn a_number_beyond_those_tried_ranks_before_and_behind_them() {
-        let mut all = [
-            HalfPoint::Beyond(8.0),
-            HalfPoint::At(8.0),
-            HalfPoint::Below(4.0),
-            HalfPoint::At(5.0),
-            HalfPoint::Beyond(16.0),
-        ];
+    fn bounds_rank_by_what_they_say() {
+        use HalfPoint::{At, Below, Beyond};
+        let mut all = [Beyond(8.0), At(8.0), Below(16.0), Below(4.0), At(5.0), Beyond(16.0)];
         all.sort_by(HalfPoint::compare);
-        assert_eq!(
-            all,
-            [
-                HalfPoint::Below(4.0),
-                HalfPoint::At(5.0),
-                HalfPoint::At(8.0),
-                HalfPoint::Beyond(8.0),
-                HalfPoint::Beyond(16.0)
-            ]
-        );
+        assert_eq!(all, [Below(4.0), Below(16.0), At(5.0), At(8.0), Beyond(8.0), Beyond(16.0)]);
+    }
+
+    /// Bounds are drawn outside of the numbers tried, or at their own number where others were tried beyond it.
+    #[test]
+    fn bounds_have_a_place_in_the_picture() {
+        use HalfPoint::{At, Below, Beyond};
+        let place = |half: HalfPoint| half.cell([4.0, 16.0]).number(Style::default()).unwrap().0;
+        assert_eq!([Below(8.0), At(5.0), Beyond(8.0)].map(place), [8.0, 5.0, 8.0]);
+        assert!(place(Below(4.0)) < 4.0 && place(Beyond(16.0)) > 16.0);
     }
 }
