@@ -1,6 +1,7 @@
 //! The numbers of the guide on speed, of `results/README.md` and of the README are those of the published runs and
 //! measurements.
 
+use crate::cli::World;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -380,7 +381,7 @@ fn the_starts_of_s6_and_ssd_are_those_of_their_runs() {
     let rows = measured("figure7-init.csv");
     let place = RESULTS.find("**Is SSD above S6 in Figure 7").unwrap();
     let table = RESULTS[place..].lines().skip_while(|line| !line.starts_with("| steps at the start"));
-    let mut checked = 0;
+    let (mut checked, mut medians) = (0, Vec::new());
     for text in table.skip(2).take_while(|line| line.starts_with('|')) {
         let cells: Vec<&str> = text.trim_matches('|').split('|').map(str::trim).collect();
         let mut of = |rate: f64| {
@@ -395,6 +396,7 @@ fn the_starts_of_s6_and_ssd_are_those_of_their_runs() {
             let mut epochs: Vec<u32> =
                 own.iter().filter(stopped).map(|run| run["epochs_run"].parse().unwrap()).collect();
             epochs.sort_unstable();
+            medians.extend((rate == 1e-2).then(|| epochs[epochs.len() / 2]));
             let list = epochs.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
             let mut others: Vec<&Row> = own.iter().filter(|run| !stopped(run)).copied().collect();
             others.sort_by(|a, b| number(a, "accuracy").total_cmp(&number(b, "accuracy")));
@@ -408,6 +410,10 @@ fn the_starts_of_s6_and_ssd_are_those_of_their_runs() {
         assert_eq!(cells[2..], [of(4.64e-4), of(1e-2)], "{text}");
     }
     assert_eq!((checked, rows.len()), (37, 37));
+    let [s6, ssd, s6_from_mamba, ssd_from_mamba] = medians[..] else { panic!("{medians:?}") };
+    assert_printed(RESULTS, &format!("(a median of {s6} epochs against {ssd})"));
+    assert_printed(RESULTS, &format!("Mamba's steps take the median of SSD from {ssd} to {ssd_from_mamba}"));
+    assert_printed(RESULTS, &format!("the spread of its seeds ({s6} to {s6_from_mamba})"));
 }
 
 #[test]
@@ -462,6 +468,14 @@ fn the_hybrids_are_those_of_their_runs() {
     assert_eq!(rows.len(), 32);
 }
 
+/// Accuracy of a mixer in a task of MAD, at the better of two rates, chosen on the validation set.
+fn accuracy_on_mad(rows: &[Row], mixer: &str, skill: &str) -> f64 {
+    let own = runs(rows, &[("mixer", mixer), ("dataset", skill)]);
+    assert_eq!(own.len(), 2, "{mixer} {skill}");
+    let best = own.iter().max_by(|a, b| number(a, "val_accuracy").total_cmp(&number(b, "val_accuracy")));
+    number(best.unwrap(), "macro_accuracy")
+}
+
 #[test]
 fn the_scores_of_mad_are_those_of_their_runs() {
     let rows = measured("mad-small.csv");
@@ -472,14 +486,7 @@ fn the_scores_of_mad_are_those_of_their_runs() {
     let mut scores = Vec::new();
     for line in &table[2..] {
         let line = cells(line);
-        // At the better of two rates, chosen on the validation set.
-        let of = |skill: &&str| {
-            let own = runs(&rows, &[("mixer", line[0]), ("dataset", skill)]);
-            assert_eq!(own.len(), 2, "{} {skill}", line[0]);
-            let best = own.iter().max_by(|a, b| number(a, "val_accuracy").total_cmp(&number(b, "val_accuracy")));
-            number(best.unwrap(), "macro_accuracy")
-        };
-        let each: Vec<f64> = head[2..].iter().map(of).collect();
+        let each: Vec<f64> = head[2..].iter().map(|skill| accuracy_on_mad(&rows, line[0], skill)).collect();
         let score = mean(&each);
         let expected: Vec<String> = [score].iter().chain(&each).map(|share| percent(*share)).collect();
         assert_eq!(line[1..], expected, "{}", line[0]);
@@ -487,6 +494,26 @@ fn the_scores_of_mad_are_those_of_their_runs() {
     }
     assert!(scores.is_sorted_by(|a, b| a >= b), "{scores:?}");
     assert_eq!(rows.len(), 2 * 6 * scores.len());
+
+    let second = measured("mad-small-seed124.csv");
+    let place = RESULTS.find("| mixer | seed 123 | seed 124 |").unwrap();
+    let lines = RESULTS[place..].lines().skip(2).take_while(|line| line.starts_with('|'));
+    let mut moved = Vec::new();
+    for line in lines {
+        let line = cells(line);
+        let each = |rows: &[Row]| -> Vec<f64> {
+            head[2..].iter().map(|skill| accuracy_on_mad(rows, line[0], skill)).collect()
+        };
+        let (first, other) = (each(&rows), each(&second));
+        let apart = |i: &usize| (first[*i] - other[*i]).abs();
+        let most = (0..6).max_by(|a, b| apart(a).total_cmp(&apart(b))).unwrap();
+        let differs = format!("{}: {}, {}", head[2 + most], percent(first[most]), percent(other[most]));
+        assert_eq!(line[1..], [percent(mean(&first)), percent(mean(&other)), differs], "{}", line[0]);
+        moved.push((mean(&first) - mean(&other)).abs());
+    }
+    assert_eq!(second.len(), 2 * 6 * moved.len());
+    moved.sort_by(f64::total_cmp);
+    assert_printed(RESULTS, &format!("Two scores move by {} and {} points", percent(moved[4]), percent(moved[3])));
 }
 
 #[test]
@@ -644,5 +671,30 @@ fn the_arena_and_texts_are_those_of_their_runs() {
             let run = runs(&rows, &[("tokenizer", tokenizer), ("mixer", mixer)])[0];
             assert_eq!(*cell, format!("{:.digits$}", number(run, "test_ppl")), "{mixer}");
         }
+    }
+}
+
+/// The accuracies without each task's skill that the page states in sentences are those of `dsf report`.
+#[test]
+fn the_accuracies_without_the_skill_are_those_of_the_reports() {
+    let world = World::new();
+    for (file, reported, said) in [
+        ("state-tracking-small.csv", "without state tracking 50.4 %", "a guess is right at 50.4 and 17.3 %"),
+        ("state-tracking-small.csv", "without state tracking 17.3 %", "a guess is right at 50.4 and 17.3 %"),
+        ("copying-small.csv", "without copying 3.8 %", "a guess among the letters is right at 3.8 %"),
+        ("h3-table1.csv", "without recall 5.0 %", "a guess is right at 5.0 and 10.0 %"),
+        ("h3-table1.csv", "without recall 10.0 %", "a guess is right at 5.0 and 10.0 %"),
+        ("hybrids-small.csv", "without recall 16.7 %", "alone answer 16.7 %"),
+        ("hippo-small.csv", "without copying 3.8 %", "a guess among the tokens of a string is right at 3.8 %"),
+        ("heads-small.csv", "without recall 30.7 %", "positions alone answer 30.7 %"),
+        ("states-small.csv", "without recall 30.7 %", "gets past positions alone (30.7 %)"),
+        ("figure7-cell.csv", "without recall 28.8 %", "The accuracy without recall is about 29 %"),
+        ("mqar-small.csv", "without recall 30.7 %", "The accuracy without recall is about 31 %"),
+        ("survey.csv", "without recall 21.8 %", "The accuracy without recall is about 22 %"),
+    ] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("results").join(file);
+        let report = world.dsf(&format!("report {}", path.display())).ok();
+        assert!(report.contains(reported), "{file}: {reported}");
+        assert_printed(RESULTS, said);
     }
 }

@@ -193,6 +193,7 @@ fn every_committed_summary_is_read() {
         "hippo-small.csv",
         "lra-small.csv",
         "mad-small.csv",
+        "mad-small-seed124.csv",
         "mqar-paper-cell.csv",
         "mqar-gpu-cell.csv",
         "mqar-quick.csv",
