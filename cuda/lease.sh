@@ -40,6 +40,8 @@ fi
 export CUDA_DEVICE_MAX_CONNECTIONS=32
 
 left() { echo $((deadline - EPOCHSECONDS)); }
+# within SECONDS: SECONDS, or what is left of the limit, at least one.
+within() { local rest=$((deadline - EPOCHSECONDS)); echo $((rest > $1 ? $1 : rest > 0 ? rest : 1)); }
 heading() { printf '\n== %s (%s s left)\n' "$1" "$(left)"; }
 
 # measure SECONDS THREADS TEXT [FLAGS...]: measures the cases whose titles contain TEXT within SECONDS and the limit.
@@ -97,7 +99,7 @@ checks() {
         nvidia-smi --query-gpu=name,driver_version,memory.used,clocks.max.sm --format=csv,noheader
         for form in "" --cuda-graph; do
             # shellcheck disable=SC2086 # no argument where empty
-            timeout 90 "$dsf" mqar --preset smoke --device "$device" --out "$work/results$form" $form 2>&1 | tail -n 3
+            timeout "$(within 90)" "$dsf" mqar --preset smoke --device "$device" --out "$work/results$form" $form 2>&1 | tail -n 3
             [ "${PIPESTATUS[0]}" = 0 ] || echo "mqar --preset smoke $form: exit code ${PIPESTATUS[0]}" >>"$faults"
         done
     fi
@@ -112,7 +114,7 @@ times() {
     local mixer size op
     if [ "$device" != cpu ] && [ -n "$python" ]; then
         heading "rates"
-        timeout 90 "$python" cuda/rates.py 2>&1 | tee "$out/rates.txt"
+        timeout "$(within 90)" "$python" cuda/rates.py 2>&1 | tee "$out/rates.txt"
     fi
     heading "steps"
     for mixer in softmax s6 ssd mamba delta-net gla linear qlstm; do
