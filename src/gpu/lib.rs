@@ -152,14 +152,14 @@ struct Shared {
     steps: Mutex<HashMap<ThreadId, (u64, Storage)>>,
     /// Words that were uploaded once and never change.
     constants: Mutex<HashMap<Vec<u32>, Storage>>,
-    /// Place for the loss of the step that each thread records, until an op has taken it.
-    losses: Mutex<HashMap<ThreadId, View<'static>>>,
 }
 
 thread_local! {
     static STANDING_IN: RefCell<Option<Gpu>> = const { RefCell::new(None) };
     /// Whether this thread records launches.
     static RECORDING: Cell<bool> = const { Cell::new(false) };
+    /// Place for the loss that this thread computes, until an op has taken it.
+    static LOSS: Cell<Option<View<'static>>> = const { Cell::new(None) };
 }
 
 /// Runs `work` while `gpu`, which stores its memory in CPU tensors, stands in for the device of this thread's CPU
@@ -190,12 +190,7 @@ pub use cuda::{BUILT_WITH, CAPABILITY};
 impl Gpu {
     /// Returns a handle to the GPU `machine`.
     pub fn new(machine: impl Machine + 'static) -> Self {
-        Self(Arc::new(Shared {
-            machine: Box::new(machine),
-            steps: Mutex::default(),
-            constants: Mutex::default(),
-            losses: Mutex::default(),
-        }))
+        Self(Arc::new(Shared { machine: Box::new(machine), steps: Mutex::default(), constants: Mutex::default() }))
     }
 
     /// Returns two words in GPU memory, low and high, that hold `step` for the launches of this thread until the next
@@ -253,21 +248,16 @@ impl Gpu {
     /// Offers `to`, one f32, to the op that computes the loss in `work`: its kernel may keep the loss there unless `to`
     /// already holds a loss that is not finite. Returns whether an op has taken it.
     pub fn offer_loss<T>(&self, to: &Buffer, work: impl FnOnce() -> Result<T>) -> Result<(T, bool)> {
-        let thread = thread::current().id();
         let view = to.view();
-        self.losses().insert(thread, View::new(view.address(), view.dtype(), 0, view.len())?);
+        LOSS.set(Some(View::new(view.address(), view.dtype(), 0, view.len())?));
         let done = work();
-        let left = self.losses().remove(&thread);
+        let left = self.take_loss();
         Ok((done?, left.is_none()))
     }
 
     /// Takes the place that [`Self::offer_loss`] offers; none outside of it.
     pub fn take_loss(&self) -> Option<View<'static>> {
-        self.losses().remove(&thread::current().id())
-    }
-
-    fn losses(&self) -> MutexGuard<'_, HashMap<ThreadId, View<'static>>> {
-        self.0.losses.lock().unwrap_or_else(PoisonError::into_inner)
+        LOSS.take()
     }
 
     /// Allocates host memory for `words` words to the GPU and one number back.

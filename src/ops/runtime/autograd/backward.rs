@@ -38,12 +38,15 @@ fn by_fused_ops(loss: &Tensor) -> Result<GradStore> {
 /// differentiated so, or if it depends on other ops.
 fn passed<V: Values>(loss: &Tensor) -> Result<bool> {
     let registry = V::registry();
-    let Some(source) = registry.of(loss) else { return Ok(false) };
+    let source = registry.of(loss).filter(|source| source.sink.saves_gradients_of(source.index));
+    let Some(source) = source else { return Ok(false) };
     let nodes = source.token.sorted_nodes();
     let nodes = nodes.iter().filter(|node| !node.is_variable());
     let places: Option<Vec<_>> = nodes.map(|node| registry.node(node.id())).collect();
-    let Some(places) = places.filter(|_| source.sink.is_loss(source.index)) else { return Ok(false) };
-    for (sink, place) in places {
+    let Some(places) = places else { return Ok(false) };
+    source.sink.pass_saved_back()?;
+    // The first node is the root of the loss.
+    for (sink, place) in places.into_iter().skip(1) {
         sink.pass_back(place)?;
     }
     Ok(true)

@@ -13,8 +13,11 @@ pub(super) trait Sink<V>: Send + Sync {
     /// Ties a second tensor to output `index`, as long as that is alive.
     fn is_also(&self, index: usize, id: TensorId);
 
-    /// Makes output `index` the loss, whose gradient is one. Returns false, and does nothing, if the op cannot.
-    fn is_loss(&self, index: usize) -> bool;
+    /// Whether the gradients of output `index` with respect to the inputs are saved.
+    fn saves_gradients_of(&self, index: usize) -> bool;
+
+    /// Passes those gradients back through the root.
+    fn pass_saved_back(&self) -> Result<()>;
 
     /// Passes gradients back through a node.
     fn pass_back(&self, node: NodePlace) -> Result<()>;

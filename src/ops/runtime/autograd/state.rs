@@ -4,7 +4,6 @@ use super::lock;
 use super::producers::{NodePlace, Sink, Source};
 use super::values::{Arrived, OpOn, Return, Values};
 use candle_core::{bail, Result, Tensor, TensorId};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 /// Number of inputs that a tap carries, all but the last.
@@ -25,8 +24,6 @@ pub(super) struct Application<V: Values> {
     variables: Vec<Option<Tensor>>,
     /// The ids of the taps and the root; empty if candle must pass an input's gradient on.
     nodes: Mutex<Vec<TensorId>>,
-    /// Whether the first output is the loss.
-    is_loss: AtomicBool,
 }
 
 struct Saved<V> {
@@ -57,7 +54,6 @@ impl<V: Values> Application<V> {
             grads: Mutex::new(ins.iter().map(|_| None).collect()),
             variables: ins.iter().map(|x| x.is_variable().then(|| x.clone())).collect(),
             nodes: Mutex::default(),
-            is_loss: AtomicBool::new(false),
             op,
         }
     }
@@ -95,25 +91,31 @@ impl<V: Values> Application<V> {
     /// Computes the gradients of all inputs from those of the outputs, and passes on those of inputs
     /// that fused ops produced.
     pub(super) fn run_backward(&self) -> Result<()> {
-        let Some(saved) = lock(&self.saved).take() else {
-            bail!("{}: the backward pass of a graph with fused ops runs once", self.op.name());
-        };
+        let saved = self.take_saved()?;
         let arrived = |out: &mut Output<V>| -> Result<Arrived<V>> {
             let grad = V::total(std::mem::take(&mut out.grads))?;
             Ok(grad.zip(out.value.take()))
         };
         let outs = lock(&self.outs).iter_mut().map(arrived).collect::<Result<Vec<_>>>()?;
-        let grads = if self.is_loss.load(Ordering::Relaxed) {
-            let needed = saved.values.into_iter().zip(&self.needs_grad);
-            needed.map(|(grad, needs)| needs.then_some(grad)).collect()
-        } else {
-            self.op.backward(Return {
-                ins: &saved.ins,
-                outs: &outs,
-                saved: &saved.values,
-                needs_grad: &self.needs_grad,
-            })?
+        let grads = self.op.backward(Return {
+            ins: &saved.ins,
+            outs: &outs,
+            saved: &saved.values,
+            needs_grad: &self.needs_grad,
+        })?;
+        self.pass_on(grads)
+    }
+
+    /// Takes what was saved for the backward pass, which runs once.
+    fn take_saved(&self) -> Result<Saved<V>> {
+        let Some(saved) = lock(&self.saved).take() else {
+            bail!("{}: the backward pass of a graph with fused ops runs once", self.op.name());
         };
+        Ok(saved)
+    }
+
+    /// Passes the gradients of inputs on to the fused ops that produced them, and keeps the others.
+    fn pass_on(&self, grads: Vec<Option<V>>) -> Result<()> {
         for (index, grad) in grads.into_iter().enumerate() {
             match (&self.sources[index], grad) {
                 (_, None) => {}
@@ -148,10 +150,13 @@ impl<V: Values> Sink<V> for Application<V> {
         V::hold(&mut lock(&self.outs)[index].grads, grad)
     }
 
-    fn is_loss(&self, index: usize) -> bool {
-        let can = index == 0 && self.op.saves_gradients();
-        self.is_loss.store(can, Ordering::Relaxed);
-        can
+    fn saves_gradients_of(&self, index: usize) -> bool {
+        index == 0 && self.op.saves_gradients()
+    }
+
+    fn pass_saved_back(&self) -> Result<()> {
+        let grads = self.take_saved()?.values.into_iter().zip(&self.needs_grad);
+        self.pass_on(grads.map(|(grad, needs)| needs.then_some(grad)).collect())
     }
 
     fn pass_back(&self, node: NodePlace) -> Result<()> {
