@@ -9,7 +9,7 @@ use super::super::score::{GroupStatus, RateChoice, Reported};
 use super::super::solved::{Share, SOLVED};
 use super::super::{grouped, RunGroup};
 use super::panel::{lines, of_lines, PanelRuns, Titles};
-use super::{facts_at, metric, selected, settings, Selected, Selection};
+use super::{facts_at, metric, selected_of_all_rates, settings, Selected, Selection};
 use crate::mixers::{self, Family};
 use crate::store::{Column, Field};
 use std::cmp::Ordering;
@@ -137,11 +137,7 @@ pub(in super::super) fn frontier(of: &Selection) -> Selected {
     titles.leave_out(HARDER);
     let panels = titles.panels(of.figure.runs, &of.groups);
     let grids = panels.iter().flat_map(|panel| panel_grids(of, panel));
-    let mut selected = Selected {
-        results: Vec::new(),
-        heading: format!("{}: {}", of.figure.title(), of.figure.about),
-        ..selected(of, grids.collect())
-    };
+    let mut selected = selected_of_all_rates(of, grids.collect());
     selected.after.extend([
         format!(
             "the number of pairs at which the share of seeds that solve the task (above {:.0} %, at the best rate) falls to \
@@ -198,10 +194,9 @@ fn panel_grids(of: &Selection, panel: &PanelRuns<RunGroup>) -> Vec<Grid> {
         GridLine::new(family.name(), best_of(&all))
     });
     let each = families.iter().map(|(family, mixers)| {
-        let lines = mixers.iter().map(|(line, sizes)| GridLine {
-            series: Some(line.name().to_owned()),
-            cells: best_of(&sizes.iter().collect::<Vec<_>>()),
-            ..line.clone()
+        let lines = mixers.iter().map(|(line, sizes)| {
+            let cells = best_of(&sizes.iter().collect::<Vec<_>>());
+            GridLine { cells, ..line.clone() }
         });
         let mut recorded = settings();
         recorded.retain(|place| *place != HARDER.place());

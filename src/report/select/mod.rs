@@ -105,6 +105,15 @@ fn selected(of: &Selection, grids: Vec<Grid>) -> Selected {
     }
 }
 
+/// [`selected`] for numbers that are not those of one best rate in each cell.
+fn selected_of_all_rates(of: &Selection, grids: Vec<Grid>) -> Selected {
+    Selected {
+        results: Vec::new(),
+        heading: format!("{}: {}", of.figure.title(), of.figure.about),
+        ..selected(of, grids)
+    }
+}
+
 /// Note on the best rates and on the averaging of cells; `None` without a number.
 fn caption(grid: &Grid) -> Option<String> {
     let seeds = grid.about_seeds().map_or(String::new(), |seeds| seeds + "; ");

@@ -8,7 +8,7 @@ use super::super::tuning::{bands, best_of, DRAWS};
 use super::super::RunGroup;
 use super::chance::baselines;
 use super::panel::{filled, lines, of_lines, Titles};
-use super::{facts_at, selected, settings, Selected, Selection};
+use super::{facts_at, selected_of_all_rates, settings, Selected, Selection};
 use crate::store::{Column, Outcome, Record};
 use std::collections::BTreeSet;
 
@@ -131,11 +131,7 @@ fn of_all_runs(
         finish(&mut grid, &panel.runs);
         grid
     });
-    Selected {
-        results: Vec::new(),
-        heading: format!("{}: {}", of.figure.title(), of.figure.about),
-        ..selected(of, grids.collect())
-    }
+    selected_of_all_rates(of, grids.collect())
 }
 
 /// The numbers of one rate by seed, where diverged runs count as 0.
