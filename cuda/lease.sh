@@ -41,7 +41,7 @@ export CUDA_DEVICE_MAX_CONNECTIONS=32
 
 left() { echo $((deadline - EPOCHSECONDS)); }
 # within SECONDS: SECONDS, or what is left of the limit, at least one.
-within() { local rest=$((deadline - EPOCHSECONDS)); echo $((rest > $1 ? $1 : rest > 0 ? rest : 1)); }
+within() { local rest; rest=$(left); echo $((rest > $1 ? $1 : rest > 0 ? rest : 1)); }
 heading() { printf '\n== %s (%s s left)\n' "$1" "$(left)"; }
 
 # measure SECONDS THREADS TEXT [FLAGS...]: measures the cases whose titles contain TEXT within SECONDS and the limit.
