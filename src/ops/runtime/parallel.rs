@@ -59,6 +59,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Runs tasks, whose products have the factors of the calling thread's.
 #[inline(never)]
 fn run(tasks: usize, work: &(dyn Fn(usize) + Sync)) {
+    if tasks < 2 || rayon::current_num_threads() < 2 {
+        // Another thread would only have to be woken.
+        return (0..tasks).for_each(work);
+    }
     let factors = gpu::factors();
     (0..tasks).into_par_iter().for_each(|i| gpu::with_factors(factors, || work(i)));
 }
