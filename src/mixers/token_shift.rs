@@ -17,6 +17,7 @@ pub(crate) fn lerp(start: &Tensor, end: &Tensor, weight: &Tensor) -> Result<Tens
 /// [`lerp`] with several weights.
 pub(crate) fn lerps<const N: usize>(start: &Tensor, end: &Tensor, weights: [&Tensor; N]) -> Result<[Tensor; N]> {
     let (start, end) = (Expression::of(start), Expression::of(end));
-    let mixed = weights.map(|weight| &start + &((&end - &start) * Expression::parameter(weight)));
-    ops::tensors(mixed.each_ref())
+    let lerp = |weight| (&start + &((&end - &start).apart()? * Expression::parameter(weight))).apart();
+    let mixed = weights.into_iter().map(lerp).collect::<Result<Vec<_>>>()?;
+    ops::tensors(std::array::from_fn(|i| &mixed[i]))
 }

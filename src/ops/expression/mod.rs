@@ -1,12 +1,15 @@
 //! Arithmetic on parameters and along heads as one op: elementwise functions and sums over the last axis, of tensors that
-//! broadcast. On the CPU an expression is the chain of Candle's ops that defines it. On a GPU it is one kernel forward and
-//! one backward, which interpret it: a chain would launch two or more for each of its ops.
+//! broadcast. Both implementations interpret the expression. On a GPU it is one kernel forward and one backward, where the
+//! chain of ops that defines it would launch two or more for each; on the CPU it has the bits of that chain.
 
+mod cpu;
 mod cuda;
 mod program;
 mod reference;
 
-use crate::runtime::autograd::apply_on_gpu;
+use crate::gpu;
+use crate::runtime::autograd::apply;
+use crate::runtime::route;
 use candle_core::{Result, Shape, Tensor};
 use program::Program;
 use std::ops::{Add, Div, Mul, Neg, Sub};
@@ -97,6 +100,20 @@ impl Expression {
             }
         }
         see(&self.0);
+    }
+
+    fn is_on_gpu(&self) -> bool {
+        let mut found = false;
+        self.each_input(&mut |x, _| found |= gpu::of(x).is_some());
+        found
+    }
+
+    /// Returns the tensor that the value is, if nothing is computed.
+    fn input(&self) -> Option<Tensor> {
+        match &*self.0 {
+            Term::Input { x, parameter: false, .. } => Some(x.clone()),
+            _ => None,
+        }
     }
 
     /// Calls `see` with each input, and whether it is a parameter.
@@ -196,6 +213,19 @@ impl Expression {
         Self(Rc::new(Term::Broadcast { of: self.clone(), shape: shape.into() }))
     }
 
+    /// The same value, on the CPU by an op of its own: the gradients of a tensor that both it and the rest read are then
+    /// added in the order of the chain of ops, whatever else reads the tensor.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::tensor`].
+    pub fn apart(self) -> Result<Self> {
+        match self.is_on_gpu() {
+            true => Ok(self),
+            false => Ok(Self::of(&self.tensor()?)),
+        }
+    }
+
     /// The values, as a tensor.
     ///
     /// # Errors
@@ -207,18 +237,30 @@ impl Expression {
     }
 }
 
-/// The values of several expressions, which are computed together: on a GPU by one kernel if all of them broadcast to one
-/// shape, and if a row of that, where rows are summed, fits into shared memory with all its intermediate values.
+/// The values of several expressions, which are computed together: in one pass if all of them broadcast to one shape and,
+/// on a GPU, if a row of that, where rows are summed, fits into shared memory with all its intermediate values.
 ///
 /// # Errors
 ///
 /// Fails if shapes do not broadcast, or types differ.
 pub fn tensors<const N: usize>(of: [&Expression; N]) -> Result<[Tensor; N]> {
-    let found = match Program::of(&of) {
-        Some((program, inputs)) => apply_on_gpu(program, &inputs.iter().collect::<Vec<_>>())?,
-        None => reference::tensors(&of)?,
-    };
+    let given: Option<Vec<Tensor>> = of.iter().map(|expression| expression.input()).collect();
+    let found = given.map_or_else(|| computed(&of), Ok)?;
     found.try_into().map_err(|_| candle_core::Error::msg("an expression without a value"))
+}
+
+fn computed(of: &[&Expression]) -> Result<Vec<Tensor>> {
+    let on_gpu = of.iter().any(|expression| expression.is_on_gpu());
+    let compiled = Program::of(of).filter(|(program, inputs)| match on_gpu {
+        true => cuda::takes(program, inputs),
+        false => cpu::takes(program, inputs),
+    });
+    // On the CPU the chain of ops is no second choice: its own ops tell which implementations run.
+    let fused = (on_gpu || compiled.is_some()) && route::take(compiled.is_some());
+    match compiled.filter(|_| fused) {
+        Some((program, inputs)) => apply(program, &inputs.iter().collect::<Vec<_>>()),
+        None => reference::tensors(of),
+    }
 }
 
 /// Defines an operator between expressions.

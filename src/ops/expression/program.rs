@@ -1,26 +1,13 @@
-//! An expression as instructions for the kernels of `cuda/expression.cu`.
+//! An expression as a list of values, each computed from earlier ones, for the fused implementations.
 
-use super::{reference, Expression, Term};
-use crate::gpu;
-use crate::gpu::sizes::expression::{INPUTS, OUTPUTS, SPAN};
+use super::{reference, Binary, Expression, Term, Unary};
 use crate::runtime::autograd::Op;
-use crate::runtime::route;
 use candle_core::{DType, Shape, Tensor, TensorId};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Words of an instruction: the operation and its operands, and two numbers.
-pub(super) const WORDS: usize = 3;
-/// Bytes of shared memory of a block.
-const SHARED: usize = 48 << 10;
-
-/// Operations that are no functions, by their numbers in `cuda/expression.cu`.
-const LOAD: u32 = 0;
-const AFFINE: u32 = 13;
-const ROW_SUM: u32 = 19;
-const STORE: u32 = 20;
-
-/// The element of an input or of an output that belongs to element i of the shape of all.
+/// Relation of a tensor to the shape to which everything broadcasts, by which the element is found that belongs to
+/// element i of that shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Reach {
@@ -32,18 +19,50 @@ pub(super) enum Reach {
     Last,
 }
 
+/// Computation of a value; operands are indices of earlier values.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    /// The input of this index.
+    Load(usize),
+    Unary(Unary, usize),
+    Affine(usize, [f64; 2]),
+    /// Operands have the shape of the result.
+    Binary(Binary, [usize; 2]),
+    RowSum(usize),
+    /// The operand, repeated to the shape of the result.
+    Expand(usize),
+}
+
+impl Step {
+    pub(super) fn operands(self) -> impl Iterator<Item = usize> {
+        let operands = match self {
+            Self::Load(_) => [None, None],
+            Self::Unary(_, x) | Self::Affine(x, _) | Self::RowSum(x) | Self::Expand(x) => [Some(x), None],
+            Self::Binary(_, [x, y]) => [Some(x), Some(y)],
+        };
+        operands.into_iter().flatten()
+    }
+}
+
+pub(super) struct Value {
+    pub(super) step: Step,
+    pub(super) shape: Shape,
+    /// `None` for another relation, in which inputs and outputs are not.
+    pub(super) reach: Option<Reach>,
+}
+
 /// Expressions with the same inputs as one op.
 pub(super) struct Program {
-    /// The instructions: first those that compute a value each, then those that store.
-    pub(super) words: Vec<u32>,
-    /// Number of instructions that compute a value.
-    pub(super) values: usize,
+    /// Operands first. Backwards, it is the order in which Candle differentiates the chain of ops.
+    pub(super) values: Vec<Value>,
+    /// Values that are returned.
+    pub(super) returned: Vec<usize>,
     /// Shape to which everything broadcasts.
     pub(super) shape: Shape,
-    /// Elements that a warp computes at a time: a row, or any.
-    pub(super) span: usize,
+    /// Whether values belong to rows.
+    pub(super) by_row: bool,
+    /// Reach of each input.
     pub(super) reaches: Vec<Reach>,
-    outs: Vec<Shape>,
     /// Element type of the outputs.
     pub(super) dtype: DType,
 }
@@ -52,13 +71,12 @@ impl Op for Program {
     const NAME: &'static str = "expression";
 
     fn out_shapes(&self) -> Vec<Shape> {
-        self.outs.clone()
+        self.returned.iter().map(|&value| self.values[value].shape.clone()).collect()
     }
 }
 
 impl Program {
-    /// Returns the program and its inputs; `None` where the chain of ops runs: on the CPU, and for expressions that the
-    /// kernels do not take.
+    /// Returns the program and its inputs; `None` for shapes that do not broadcast so that each relation is known.
     pub(super) fn of(expressions: &[&Expression]) -> Option<(Self, Vec<Tensor>)> {
         let mut inputs = Vec::<Tensor>::new();
         let mut collect = |x: &Tensor, _: bool| {
@@ -67,9 +85,7 @@ impl Program {
             }
         };
         expressions.iter().for_each(|expression| expression.each_input(&mut collect));
-        gpu::of(inputs.first()?)?;
-        let program = Self::compiled(expressions).filter(Self::fits);
-        route::take(program.is_some()).then_some((program?, inputs))
+        Some((Self::compiled(expressions)?, inputs))
     }
 
     fn compiled(expressions: &[&Expression]) -> Option<Self> {
@@ -81,23 +97,17 @@ impl Program {
             }
         };
         expressions.iter().for_each(|expression| expression.each_term(&mut widen));
-        let (shape, words, inputs, known) = (&shape?, Vec::new(), Vec::new(), HashMap::new());
-        Compiler { shape, dtype, words, inputs, known }.compile(expressions)
+        let (shape, values, inputs, known) = (&shape?, Vec::new(), Vec::new(), HashMap::new());
+        Compiler { shape, dtype, values, inputs, known }.compile(expressions)
     }
 
-    /// Whether values and gradients of a warp fit into shared memory.
-    fn fits(&self) -> bool {
-        2 * self.values * self.span * size_of::<f32>() <= SHARED
+    /// Returns the size of the last axis.
+    pub(super) fn width(&self) -> usize {
+        self.shape.dims().last().copied().unwrap_or(1)
     }
 
-    /// Number of warps of a block, for `arrays` numbers for each value and element.
-    pub(super) fn warps(&self, arrays: usize) -> usize {
-        (SHARED / self.bytes(arrays)).clamp(1, 4)
-    }
-
-    /// Bytes of shared memory of a warp.
-    pub(super) fn bytes(&self, arrays: usize) -> usize {
-        arrays * self.values * self.span * size_of::<f32>()
+    pub(super) fn reach(&self, value: usize) -> Option<Reach> {
+        self.values[value].reach
     }
 }
 
@@ -117,113 +127,103 @@ fn reach(part: &[usize], all: &[usize]) -> Option<Reach> {
 struct Compiler<'a> {
     shape: &'a Shape,
     dtype: DType,
-    words: Vec<u32>,
-    /// Inputs in the order in which they are loaded, with their reach and their value.
-    inputs: Vec<(TensorId, Reach, u32)>,
-    /// The value of each node, with its shape.
-    known: HashMap<*const Term, (u32, Shape)>,
+    values: Vec<Value>,
+    /// Inputs in the order in which they are loaded, with their value.
+    inputs: Vec<(TensorId, usize)>,
+    /// The value of each node.
+    known: HashMap<*const Term, usize>,
 }
 
 impl Compiler<'_> {
-    fn push(&mut self, operation: u32, [a, b]: [u32; 2], numbers: [u32; 2]) -> u32 {
-        let value = self.words.len() / WORDS;
-        self.words.extend([operation | a << 8 | b << 16, numbers[0], numbers[1]]);
-        value as u32
+    fn push(&mut self, step: Step, shape: Shape) -> usize {
+        let reach = reach(shape.dims(), self.shape.dims());
+        self.values.push(Value { step, shape, reach });
+        self.values.len() - 1
     }
 
-    fn compile(&mut self, expressions: &[&Expression]) -> Option<Program> {
+    fn compile(mut self, expressions: &[&Expression]) -> Option<Program> {
         let found = expressions.iter().map(|expression| self.node(expression));
-        let found = found.collect::<Option<Vec<_>>>()?;
-        let values = self.words.len() / WORDS;
-        let mut by_row = self.words.chunks(WORDS).any(|words| words[0] & 0xff == ROW_SUM);
-        by_row |= self.inputs.iter().any(|(_, reach, _)| *reach == Reach::Row);
-        let mut outs = Vec::new();
-        for (i, (value, shape)) in found.into_iter().enumerate() {
-            let reach = reach(shape.dims(), self.shape.dims()).filter(|reach| *reach != Reach::Last)?;
-            by_row |= reach == Reach::Row;
-            self.push(STORE, [value, i as u32], [reach as u32, 0]);
-            outs.push(shape);
-        }
-        // Operands are numbers of 8 bits.
-        if self.inputs.len() > INPUTS || outs.len() > OUTPUTS || self.words.len() / WORDS > 0xff {
-            return None;
-        }
-        Some(Program {
-            words: std::mem::take(&mut self.words),
-            values,
-            shape: self.shape.clone(),
-            span: if by_row { *self.shape.dims().last()? } else { SPAN },
-            reaches: self.inputs.iter().map(|(_, reach, _)| *reach).collect(),
-            outs,
-            dtype: self.dtype,
-        })
+        let returned = found.collect::<Option<Vec<_>>>()?;
+        let Self { shape, dtype, values, inputs, .. } = self;
+        let reach = |&value: &usize| values[value].reach;
+        let reaches: Option<Vec<_>> = inputs.iter().map(|(_, value)| reach(value)).collect();
+        let is_whole = |value| matches!(reach(value), Some(Reach::All | Reach::Row));
+        let by_row =
+            values.iter().any(|value| matches!(value.step, Step::RowSum(_)) || value.reach == Some(Reach::Row));
+        let reaches = reaches.filter(|_| returned.iter().all(is_whole))?;
+        Some(Program { values, returned, shape: shape.clone(), by_row, reaches, dtype })
     }
 
-    /// Returns the value of a node, and its shape.
-    fn node(&mut self, of: &Expression) -> Option<(u32, Shape)> {
+    /// Returns the value of a node.
+    fn node(&mut self, of: &Expression) -> Option<usize> {
         let key = Rc::as_ptr(&of.0);
-        if let Some(known) = self.known.get(&key) {
-            return Some(known.clone());
+        if let Some(&known) = self.known.get(&key) {
+            return Some(known);
         }
-        let float = |x: f64| (x as f32).to_bits();
-        let found = match &*of.0 {
+        let value = match &*of.0 {
             Term::Input { x, shape, parameter } => self.input(x, shape, *parameter)?,
             Term::Unary(function, x) => {
-                let (x, shape) = self.node(x)?;
-                (self.push(*function as u32, [x, 0], [0, 0]), shape)
+                let x = self.node(x)?;
+                self.push(Step::Unary(*function, x), self.values[x].shape.clone())
             }
             Term::Affine { of: x, scale, shift } => {
-                let (x, shape) = self.node(x)?;
-                (self.push(AFFINE, [x, 0], [float(*scale), float(*shift)]), shape)
+                let x = self.node(x)?;
+                self.push(Step::Affine(x, [*scale, *shift]), self.values[x].shape.clone())
             }
-            Term::Binary(function, x, y) => {
-                let ((x, left), (y, right)) = (self.node(x)?, self.node(y)?);
-                let shape = left.broadcast_shape_binary_op(&right, Program::NAME).ok()?;
-                (self.push(*function as u32, [x, y], [0, 0]), shape)
-            }
+            Term::Binary(function, x, y) => self.binary(*function, x, y)?,
             Term::Broadcast { of: x, shape } => {
-                let (x, own) = self.node(x)?;
-                let whole = own.broadcast_shape_binary_op(shape, Program::NAME).ok()?;
+                let x = self.node(x)?;
+                let whole = self.values[x].shape.broadcast_shape_binary_op(shape, Program::NAME).ok()?;
                 if whole != *shape {
                     return None;
                 }
-                (x, whole)
+                self.expand(x, &whole)
             }
             Term::RowSum(x) => {
-                let (x, shape) = self.node(x)?;
-                let mut sizes = shape.into_dims();
+                let x = self.node(x)?;
+                let mut sizes = self.values[x].shape.dims().to_vec();
                 // Only rows of all columns are summed.
                 if sizes.last() != self.shape.dims().last() || sizes.last() == Some(&1) {
                     return None;
                 }
                 *sizes.last_mut()? = 1;
-                (self.push(ROW_SUM, [x, 0], [0, 0]), sizes.into())
+                self.push(Step::RowSum(x), sizes.into())
             }
         };
-        self.known.insert(key, found.clone());
-        Some(found)
+        self.known.insert(key, value);
+        Some(value)
     }
 
-    fn input(&mut self, x: &Tensor, shape: &Shape, parameter: bool) -> Option<(u32, Shape)> {
-        // Rows whose sums are within a grid.
-        const MOST_ROWS: usize = 1 << 23;
+    fn binary(&mut self, function: Binary, x: &Expression, y: &Expression) -> Option<usize> {
+        let (x, y) = (self.node(x)?, self.node(y)?);
+        let [own, other] = [x, y].map(|value| &self.values[value].shape);
+        let shape = own.broadcast_shape_binary_op(other, Program::NAME).ok()?;
+        if function == Binary::SiluGate && *other != shape {
+            return None;
+        }
+        let operands = [self.expand(x, &shape), self.expand(y, &shape)];
+        Some(self.push(Step::Binary(function, operands), shape))
+    }
+
+    /// Returns the value in the shape `to`.
+    fn expand(&mut self, x: usize, to: &Shape) -> usize {
+        match self.values[x].shape == *to {
+            true => x,
+            false => self.push(Step::Expand(x), to.clone()),
+        }
+    }
+
+    fn input(&mut self, x: &Tensor, shape: &Shape, parameter: bool) -> Option<usize> {
         let reach = reach(shape.dims(), self.shape.dims())?;
-        let rows = self.shape.elem_count() / x.elem_count().max(1);
-        if x.elem_count() != shape.elem_count() || reach == Reach::Last && rows > MOST_ROWS {
+        if x.elem_count() != shape.elem_count() || !parameter && x.dtype() != self.dtype {
             return None;
         }
-        if let Some((_, known, value)) = self.inputs.iter().find(|(known, ..)| *known == x.id()) {
-            return (*known == reach).then(|| (*value, shape.clone()));
+        if let Some(&(_, value)) = self.inputs.iter().find(|(known, _)| *known == x.id()) {
+            return (self.values[value].reach == Some(reach)).then_some(value);
         }
-        // Gradients of what lacks the first axes are sums in f32.
-        let known = x.dtype() == DType::F32 || x.dtype() == DType::BF16 && reach != Reach::Last;
-        if !known || !parameter && x.dtype() != self.dtype {
-            return None;
-        }
-        let length = if reach == Reach::Last { x.elem_count() } else { *self.shape.dims().last()? };
-        let input = self.inputs.len() as u32;
-        let value = self.push(LOAD, [input, 0], [reach as u32, length as u32]);
-        self.inputs.push((x.id(), reach, value));
-        Some((value, shape.clone()))
+        let input = self.inputs.len();
+        let value = self.push(Step::Load(input), shape.clone());
+        self.inputs.push((x.id(), value));
+        Some(value)
     }
 }

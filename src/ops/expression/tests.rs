@@ -105,9 +105,64 @@ fn other_shapes_take_the_chain() {
     }
 }
 
-/// The graph of the CPU computes a value once that is used twice, and casts parameters to the type of the inputs.
 #[test]
-fn on_the_cpu_an_expression_is_its_chain() {
+fn on_the_cpu_an_expression_has_the_bits_of_its_chain() {
+    for width in [2, 7, 31, 32, 33, 64, 130, 3000] {
+        check::bits_of_reference(&rows(width), fused_rows, chained_rows);
+        // One output may be unused.
+        let two = |all: [Tensor; 3]| Tensor::cat(&all[..2], D::Minus1);
+        let fused = |ins: &[Tensor]| two(tensors(of_rows(ins).each_ref())?);
+        let chained = |ins: &[Tensor]| two(reference::tensors(&of_rows(ins).each_ref())?.try_into().unwrap());
+        check::bits_of_reference(&rows(width), fused, chained);
+    }
+    let fused = |ins: &[Tensor]| of_elements(ins).tensor();
+    let chained = |ins: &[Tensor]| Ok(reference::tensors(&[&of_elements(ins)])?.remove(0));
+    let shapes: [[&[usize]; 2]; 8] = [
+        [&[7], &[7]],
+        [&[3, 40], &[40]],
+        [&[70, 5, 16], &[5, 16]],
+        [&[9, 700], &[700]],
+        [&[2, 130, 33], &[1]],
+        [&[2, 130, 1], &[1]],
+        [&[2, 9], &[1, 9]],
+        [&[1, 9], &[9]],
+    ];
+    for [shape, parameter] in shapes {
+        check::bits_of_reference(&elements(shape, parameter), fused, chained);
+    }
+}
+
+/// A parameter that is computed before it is repeated, twice, and numbers of rows that are.
+#[test]
+fn what_is_repeated_has_the_bits_of_the_chain() {
+    let case = |shape: &[usize]| {
+        let last = shape.len() - 1;
+        let row = [&shape[..last], &[1]].concat();
+        let case = Case::new(format!("{shape:?}")).normal("x", shape).normal("row", &row);
+        case.uniform("head", &shape[1..], 0.5, 1.5).parameter().uniform("column", &shape[last..], 0.5, 1.5).parameter()
+    };
+    let of = |ins: &[Tensor]| {
+        let (x, row) = (Expression::of(&ins[0]), Expression::of(&ins[1]));
+        let head = (Expression::parameter(&ins[2]) * Expression::parameter(&ins[3])).exp();
+        let open = row.sigmoid();
+        let mean = (&x * &head).row_sum() * 0.25 - &open * &open;
+        (x.clone() - mean) * open * head + x / (row.exp() + 1.0) * Expression::parameter(&ins[3])
+    };
+    let fused = |ins: &[Tensor]| of(ins).tensor();
+    let chained = |ins: &[Tensor]| Ok(reference::tensors(&[&of(ins)])?.remove(0));
+    for shape in [&[3, 4][..], &[40, 3, 16], &[5, 2, 64], &[2, 3000]] {
+        check::bits_of_reference(&case(shape), fused, chained);
+    }
+    let small = case(&[3, 2, 4]);
+    check::agree(std::slice::from_ref(&small), fused, chained);
+    check::finite_differences(&small, fused);
+    check::partial_tracking(&small, fused);
+    check::same_bits(&case(&[300, 2, 64]), fused);
+}
+
+/// Parameters are cast to the type of the inputs, and values that are used twice are computed once.
+#[test]
+fn the_chain_computes_mixed_types() {
     let x = Var::rand(0.5f64, 2.0, (2, 3), &Device::Cpu).unwrap();
     let weight = Tensor::rand(0.5f32, 2.0, 3, &Device::Cpu).unwrap();
     let e = Expression::of(&x).exp();

@@ -55,6 +55,11 @@ impl<V: Accumulate> Leaves<V> {
         self.0.borrow_mut().take().unwrap_or_default()
     }
 
+    /// Takes the sum of a variable's gradients so far.
+    pub(super) fn take_sum(&self, x: &Tensor) -> Option<V> {
+        Some(self.0.borrow_mut().as_mut()?.remove(&x.id())?.1)
+    }
+
     /// Adds the gradient of a variable. Outside a backward pass, and for a tensor that is no variable,
     /// returns the gradient, for candle to accumulate.
     pub(super) fn take(&self, x: &Tensor, grad: V) -> Result<Option<V>> {

@@ -45,6 +45,10 @@ pub(crate) trait Op: Send + Sync + 'static {
 
 /// An operation on slices of one number type on the CPU.
 pub(crate) trait CpuOp: Op {
+    /// Whether the backward pass adds to what inputs have of gradients from other ops, term by term, where the order of the
+    /// sum matters.
+    const CONTINUES: bool = false;
+
     /// The outputs, followed by the vectors to save for the backward pass if `tracked`.
     fn forward<F: Float>(&self, call: Forward<F>) -> Vec<Vec<F>>;
 
@@ -84,6 +88,8 @@ pub(crate) struct Backward<'a, F> {
     pub(crate) saved: &'a [&'a [F]],
     /// The inputs that need a gradient.
     pub(crate) needs_grad: &'a [bool],
+    /// The sum of the gradients of each input that other ops have passed back, for an op that continues it; empty for others.
+    pub(crate) begun: &'a [Option<&'a [F]>],
 }
 
 /// An output and the gradient of the loss with respect to it.

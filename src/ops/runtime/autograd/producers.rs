@@ -10,6 +10,9 @@ pub(super) trait Sink<V>: Send + Sync {
     /// Adds to the gradient of output `index`.
     fn receive(&self, index: usize, grad: V) -> Result<()>;
 
+    /// Takes the gradient of output `index` so far.
+    fn take_received(&self, index: usize) -> Result<Option<V>>;
+
     /// Ties a second tensor to output `index`, as long as that is alive.
     fn is_also(&self, index: usize, id: TensorId);
 

@@ -97,13 +97,26 @@ impl<V: Values> Application<V> {
             Ok(grad.zip(out.value.take()))
         };
         let outs = lock(&self.outs).iter_mut().map(arrived).collect::<Result<Vec<_>>>()?;
+        let begun = if self.op.continues() { self.take_begun()? } else { Vec::new() };
         let grads = self.op.backward(Return {
             ins: &saved.ins,
             outs: &outs,
             saved: &saved.values,
             needs_grad: &self.needs_grad,
+            begun: &begun,
         })?;
         self.pass_on(grads)
+    }
+
+    /// Takes what inputs have of their gradients, where fused ops produced them or they are variables.
+    fn take_begun(&self) -> Result<Vec<Option<V>>> {
+        let begun = |index: usize| match (&self.sources[index], &self.variables[index]) {
+            _ if !self.needs_grad[index] => Ok(None),
+            (Some((sink, output)), _) => sink.take_received(*output),
+            (None, Some(variable)) => Ok(V::leaves(|leaves| leaves.take_sum(variable))),
+            (None, None) => Ok(None),
+        };
+        (0..self.needs_grad.len()).map(begun).collect()
     }
 
     /// Takes what was saved for the backward pass, which runs once.
@@ -148,6 +161,10 @@ impl<V: Values> Sink<V> for Application<V> {
 
     fn receive(&self, index: usize, grad: V) -> Result<()> {
         V::hold(&mut lock(&self.outs)[index].grads, grad)
+    }
+
+    fn take_received(&self, index: usize) -> Result<Option<V>> {
+        V::total(std::mem::take(&mut lock(&self.outs)[index].grads))
     }
 
     fn saves_gradients_of(&self, index: usize) -> bool {

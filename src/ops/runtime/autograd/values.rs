@@ -68,6 +68,11 @@ pub(super) trait OpOn<V>: Erased {
     /// The outputs, followed by what is saved for the backward pass if `tracked`.
     fn forward(&self, ins: &[Tensor], tracked: bool) -> Result<Vec<V>>;
 
+    /// [`CpuOp::CONTINUES`]; false on a GPU.
+    fn continues(&self) -> bool {
+        false
+    }
+
     /// A gradient for each input whose `needs_grad` is true.
     fn backward(&self, call: Return<V>) -> Result<Vec<Option<V>>>;
 }
@@ -78,6 +83,7 @@ pub(super) struct Return<'a, V> {
     pub(super) outs: &'a [Arrived<V>],
     pub(super) saved: &'a [V],
     pub(super) needs_grad: &'a [bool],
+    pub(super) begun: &'a [Option<V>],
 }
 
 /// Implements the traits for vectors of `$float`. `$compute` evaluates its last argument with the number type that
@@ -123,6 +129,10 @@ macro_rules! on_the_cpu {
                 $compute!(F => forward_on_cpu::<F>(ins, tracked, &|call| CpuOp::forward(self, call)))
             }
 
+            fn continues(&self) -> bool {
+                O::CONTINUES
+            }
+
             fn backward(&self, call: Return<Vec<$float>>) -> Result<Vec<Option<Vec<$float>>>> {
                 $compute!(F => backward_on_cpu::<F>(call, &|call| CpuOp::backward(self, call)))
             }
@@ -158,11 +168,13 @@ fn backward_on_cpu<F: Float>(
     let guards: Vec<_> = call.ins.iter().map(Tensor::storage_and_layout).collect();
     let values = guards_of(call.outs);
     let saved: Vec<&[F]> = call.saved.iter().map(|x| F::wrap_slice(x)).collect();
+    let begun: Vec<_> = call.begun.iter().map(|grad| grad.as_ref().map(|grad| F::wrap_slice(grad))).collect();
     let grads = run(Backward {
         ins: &slices::<F, _>(&guards)?,
         outs: &used(call.outs, &values, |grad| F::wrap_slice(grad), slice::<F>)?,
         saved: &saved,
         needs_grad: call.needs_grad,
+        begun: &begun,
     });
     let where_needed = |(grad, &needs_grad): (Vec<F>, &bool)| needs_grad.then(|| F::peel_vec(grad));
     Ok(grads.into_iter().zip(call.needs_grad).map(where_needed).collect())

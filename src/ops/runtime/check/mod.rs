@@ -220,14 +220,30 @@ fn slopes_agree(case: &Case, op: CheckedOp) {
 /// Checks that output and gradients have the same bits with one thread, with two, and when
 /// repeated.
 pub(crate) fn same_bits(case: &Case, op: impl Fn(&[Tensor]) -> Result<Tensor> + Sync) {
-    let bits = |threads: usize| -> Vec<Vec<u64>> {
+    let bits = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        let results = pool.install(|| run(&case.vars(DType::F32), &op));
-        results.iter().map(|x| flat(x).into_iter().map(f64::to_bits).collect()).collect()
+        pool.install(|| bits(case, DType::F32, &op))
     };
     let one = bits(1);
     assert_eq!(one, bits(2), "{}: two threads", case.name);
     assert_eq!(one, bits(1), "{}: repeated", case.name);
+}
+
+/// Checks that output and gradients of `fused` have the bits of those of `reference`, in f32 and in f64.
+pub(crate) fn bits_of_reference(
+    case: &Case,
+    fused: impl Fn(&[Tensor]) -> Result<Tensor>,
+    reference: impl Fn(&[Tensor]) -> Result<Tensor>,
+) {
+    for dtype in [DType::F32, DType::F64] {
+        assert_eq!(bits(case, dtype, &fused), bits(case, dtype, &reference), "{} in {dtype:?}", case.name);
+    }
+}
+
+/// The bits of the output and of all gradients.
+fn bits(case: &Case, dtype: DType, op: CheckedOp) -> Vec<Vec<u64>> {
+    let results = run(&case.vars(dtype), op);
+    results.iter().map(|x| flat(x).into_iter().map(f64::to_bits).collect()).collect()
 }
 
 /// Checks that the gradients of every subset of tracked inputs equal those of the fully tracked

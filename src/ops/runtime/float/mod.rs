@@ -70,6 +70,12 @@ pub(crate) trait Float:
     fn exp(self) -> Self;
     /// e^x by the standard library, as Candle computes it, one number at a time.
     fn exp_of_std(self) -> Self;
+    /// cos x by the standard library.
+    fn cos_of_std(self) -> Self;
+    /// sin x by the standard library.
+    fn sin_of_std(self) -> Self;
+    /// tanh x by the standard library.
+    fn tanh_of_std(self) -> Self;
     /// 2^x for x <= 0, within 1.25 ulp: exactly 1 at zero; results below the normal numbers are 0
     /// or subnormal, and exactly 0 for x <= -127; NaN for NaN.
     fn exp2(self) -> Self;
@@ -178,6 +184,21 @@ impl Float for f64 {
     #[inline(always)]
     fn exp_of_std(self) -> Self {
         f64::exp(self)
+    }
+
+    #[inline(always)]
+    fn cos_of_std(self) -> Self {
+        f64::cos(self)
+    }
+
+    #[inline(always)]
+    fn sin_of_std(self) -> Self {
+        f64::sin(self)
+    }
+
+    #[inline(always)]
+    fn tanh_of_std(self) -> Self {
+        f64::tanh(self)
     }
 
     #[inline(always)]

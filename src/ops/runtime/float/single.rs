@@ -139,6 +139,21 @@ macro_rules! float {
             }
 
             #[inline(always)]
+            fn cos_of_std(self) -> Self {
+                Self::from(f32::cos(self.peel()))
+            }
+
+            #[inline(always)]
+            fn sin_of_std(self) -> Self {
+                Self::from(f32::sin(self.peel()))
+            }
+
+            #[inline(always)]
+            fn tanh_of_std(self) -> Self {
+                Self::from(f32::tanh(self.peel()))
+            }
+
+            #[inline(always)]
             fn exp2(self) -> Self {
                 polynomials::exp2(self)
             }
