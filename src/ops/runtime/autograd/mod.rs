@@ -191,12 +191,17 @@ pub(crate) fn apply_or<O: FusedOp>(
     }
 }
 
-/// `x` in another shape. On a GPU, ops that read it pass their gradients to the op that made `x`, where Candle's reshape
-/// would add them to zeros.
+/// `x` in another shape. Ops that read it pass their gradients to the op that made `x`, where Candle's reshape would add
+/// them to zeros.
 pub fn reshape(x: &Tensor, shape: impl Into<Shape>) -> Result<Tensor> {
     let y = x.reshape(shape.into())?;
-    if gpu::of(x).is_some() && route::prefers_fused() {
-        <Buffer as Values>::registry().alias(&y, x);
+    if route::prefers_fused() {
+        match (gpu::of(x), x.dtype()) {
+            (Some(_), _) => <Buffer as Values>::registry().alias(&y, x),
+            (None, DType::F32) => <Vec<f32> as Values>::registry().alias(&y, x),
+            (None, DType::F64) => <Vec<f64> as Values>::registry().alias(&y, x),
+            _ => {}
+        }
     }
     Ok(y)
 }
