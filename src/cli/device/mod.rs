@@ -99,17 +99,22 @@ fn check(ordinal: usize) -> Result<String> {
     Ok(format!("cuda:{ordinal}"))
 }
 
-/// Sets the numbers of threads. Thread pools read them once, at their first use.
-///
-/// Products and our own ops share rayon's pool. Candle's second pool, for elementwise ops, spins at a barrier: under
-/// any other load its threads wait for each other's time slices, and a step took up to twenty times as long. It gets
-/// one thread. Of several threads, the calling one is the first: if it only waited for the others, each op would wake
+/// Sets the numbers of threads, of which the calling one is the first: if it only waited for the others, each op would wake
 /// them all.
 pub(super) fn use_threads(n: usize) {
-    std::env::set_var("RAYON_NUM_THREADS", n.to_string());
-    std::env::set_var("CANDLE_NUM_THREADS", "1");
+    use_other_threads(n);
     if n > 1 {
         // Fails if the pool exists already, which has the same number of threads.
         let _ = rayon::ThreadPoolBuilder::new().num_threads(n).use_current_thread().build_global();
     }
+}
+
+/// [`use_threads`] where the calling thread does not compute. Thread pools read the numbers once, at their first use.
+///
+/// Products and our own ops share rayon's pool. Candle's second pool, for elementwise ops, spins at a barrier: under
+/// any other load its threads wait for each other's time slices, and a step took up to twenty times as long. It gets
+/// one thread.
+pub(super) fn use_other_threads(n: usize) {
+    std::env::set_var("RAYON_NUM_THREADS", n.to_string());
+    std::env::set_var("CANDLE_NUM_THREADS", "1");
 }

@@ -2,7 +2,7 @@
 //! [`Request`]; stdout carries the events of the runs, and an [`Ended`] after the last event of each. An error ends
 //! only its own run, unless it affects the process or the device.
 
-use crate::cli::device::{use_threads, DeviceChoice};
+use crate::cli::device::{use_other_threads, DeviceChoice};
 use crate::cli::run::{KeptWeights, RunContext};
 use crate::cli::{exit, in_thread, is_set, print, stop_flag, Global};
 use crate::error::{Error, Result};
@@ -78,7 +78,7 @@ pub(super) fn main(device: DeviceChoice, training: Training, global: &Global) ->
     let stop = stop_flag()?;
     let threads = global.threads()?;
     // Environment variables must be set before other threads exist that could read them.
-    use_threads(threads);
+    use_other_threads(threads);
     device.name()?;
     let flags = Arc::new(FolderTraining { store: Store::open(&global.out)?, device, training, threads });
     keep_words_of_panics();
