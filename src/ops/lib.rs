@@ -3,9 +3,8 @@
 //! Every op is a folder of the same five parts: `mod` has the public function, the checks of its inputs and the record
 //! for autograd; `reference`, made of ordinary tensor ops, is its definition; `cpu` and `cuda` are fused
 //! implementations with a hand-written backward pass, for f32 and f64 on the CPU, and for f32 and bf16 on a GPU;
-//! `tests` compares them. `shift` and `split` have no `cpu`: on the CPU their `reference` runs. Code that ops share is in
-//! `runtime`. Results do not depend on the number of threads: work is divided at fixed places and partial
-//! sums are added in index order.
+//! `tests` compares them. Code that ops share is in `runtime`. Results do not depend on the number of threads: work is
+//! divided at fixed places and partial sums are added in index order.
 
 mod runtime;
 

@@ -6,6 +6,10 @@ use candle_core::{DType, Device};
 fn kernels_equal_the_reference() {
     let shapes: [&[usize]; 5] = [&[3, 4], &[2, 5, 3], &[1, 1, 4], &[3, 40, 2, 7], &[2, 300, 5]];
     let cases = shapes.map(|shape| Case::new(format!("{shape:?}")).normal("x", shape));
+    for case in &cases {
+        check::bits_of_reference(case, |ins| shift(&ins[0]), |ins| reference::shift(&ins[0]));
+        check::same_bits(case, |ins| shift(&ins[0]));
+    }
     check::kernels_agree(&cases, |ins| shift(&ins[0]), |ins| reference::shift(&ins[0]));
 }
 

@@ -45,17 +45,6 @@ impl Division {
         Ok(whole)
     }
 
-    /// Rows of the whole, each of which has a piece of every part.
-    fn rows(&self) -> usize {
-        self.shape.dims()[..self.axis].iter().product()
-    }
-
-    /// Elements of a row in each part.
-    fn widths(&self) -> impl Iterator<Item = usize> + '_ {
-        let behind = self.shape.dims()[self.axis + 1..].iter().product::<usize>();
-        self.sizes.iter().map(move |size| size * behind)
-    }
-
     fn run(&self, gpu: &Gpu, kernel: Kernel, tensors: [Arg; 2]) -> Result<()> {
         let count = self.shape.elem_count();
         let sizes = [&[count.into(), (count / self.rows()).into()], &padded(self.widths())[..]].concat();

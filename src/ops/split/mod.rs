@@ -1,10 +1,11 @@
 //! The parts of a tensor along an axis, and the concatenation of tensors along one. Candle would pad the gradient of each
 //! part to the whole, and add those; it copies concatenated tensors one by one, and their gradients, too.
 
+mod cpu;
 mod cuda;
 mod reference;
 
-use crate::runtime::autograd::{apply_on_gpu, runs_on_gpu, Op};
+use crate::runtime::autograd::{apply, apply_one, runs_on, Op};
 use crate::runtime::maps::MAPS;
 use candle_core::{bail, Result, Shape, Tensor};
 
@@ -20,8 +21,8 @@ pub fn split(x: &Tensor, axis: usize, sizes: &[usize]) -> Result<Vec<Tensor>> {
     }
     // Consecutive parts without gradients are views.
     let are_views = !x.track_op() && x.dims()[..axis].iter().all(|&size| size == 1);
-    if !are_views && sizes.len() <= MAPS && runs_on_gpu(x) {
-        return apply_on_gpu(Split(Division { shape: x.shape().clone(), axis, sizes: sizes.to_vec() }), &[x]);
+    if !are_views && sizes.len() <= MAPS && x.elem_count() > 0 && runs_on(x) {
+        return apply(Split(Division { shape: x.shape().clone(), axis, sizes: sizes.to_vec() }), &[x]);
     }
     reference::split(x, axis, sizes)
 }
@@ -29,9 +30,8 @@ pub fn split(x: &Tensor, axis: usize, sizes: &[usize]) -> Result<Vec<Tensor>> {
 /// Concatenation of tensors of one type along `axis`; their other axes are equal.
 pub fn join(parts: &[impl AsRef<Tensor>], axis: usize) -> Result<Tensor> {
     let parts: Vec<&Tensor> = parts.iter().map(AsRef::as_ref).collect();
-    let on_gpu = parts.first().is_some_and(|first| runs_on_gpu(first));
-    match on_gpu.then(|| Division::of_whole(&parts, axis)).flatten() {
-        Some(whole) => Ok(apply_on_gpu(Join(whole), &parts)?.remove(0)),
+    match Division::of_whole(&parts, axis).filter(|_| runs_on(parts[0])) {
+        Some(whole) => apply_one(Join(whole), &parts),
         None => reference::join(&parts, axis),
     }
 }
@@ -44,7 +44,7 @@ struct Division {
 }
 
 impl Division {
-    /// The whole that `parts` make, if kernels can join them.
+    /// The whole that `parts` make, if the op can join them.
     fn of_whole(parts: &[&Tensor], axis: usize) -> Option<Self> {
         let first = *parts.first()?;
         let others = |x: &Tensor| {
@@ -58,6 +58,17 @@ impl Division {
         let mut dims = first.dims().to_vec();
         dims[axis] = sizes.iter().sum();
         fit.then(|| Self { shape: dims.into(), axis, sizes })
+    }
+
+    /// Rows of the whole, each of which has a piece of every part.
+    fn rows(&self) -> usize {
+        self.shape.dims()[..self.axis].iter().product()
+    }
+
+    /// Elements of a row in each part.
+    fn widths(&self) -> impl Iterator<Item = usize> + '_ {
+        let behind = self.shape.dims()[self.axis + 1..].iter().product::<usize>();
+        self.sizes.iter().map(move |size| size * behind)
     }
 
     /// Shapes of the parts.

@@ -22,8 +22,15 @@ fn kernels_equal_the_reference() {
         let case = Case::new(format!("{shape:?} at {axis} into {sizes:?}")).normal("x", shape);
         let fused = |ins: &[Tensor]| reordered(split(&ins[0], axis, sizes)?);
         let by_reference = |ins: &[Tensor]| reordered(reference::split(&ins[0], axis, sizes)?);
+        check::bits_of_reference(&case, fused, by_reference);
+        check::same_bits(&case, fused);
         check::kernels_agree(&[case], fused, by_reference);
     }
+    let case = Case::new("several tasks").normal("x", &[70, 3, 400]);
+    let sizes = [100, 7, 293];
+    let fused = |ins: &[Tensor]| reordered(split(&ins[0], 2, &sizes)?);
+    check::bits_of_reference(&case, fused, |ins| reordered(reference::split(&ins[0], 2, &sizes)?));
+    check::partial_tracking(&case, fused);
 }
 
 #[test]
@@ -34,6 +41,8 @@ fn joined_tensors_equal_the_reference() {
         let case = Case::new(format!("{shapes:?} at {axis}"));
         let case = shapes.iter().enumerate().fold(case, |case, (i, shape)| case.normal(&i.to_string(), shape));
         let by_reference = |ins: &[Tensor]| reference::join(&ins.iter().collect::<Vec<_>>(), axis);
+        check::bits_of_reference(&case, |ins| join(ins, axis), by_reference);
+        check::partial_tracking(&case, |ins| join(ins, axis));
         check::kernels_agree(&[case], |ins| join(ins, axis), by_reference);
     }
 }

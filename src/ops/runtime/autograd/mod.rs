@@ -151,11 +151,6 @@ pub(crate) fn runs_on(x: &Tensor) -> bool {
     route::take(can)
 }
 
-/// [`runs_on`] for an op that has an implementation on a GPU alone. On the CPU its reference is no second choice.
-pub(crate) fn runs_on_gpu(x: &Tensor) -> bool {
-    gpu::of(x).is_some() && runs_on(x)
-}
-
 /// Runs `op` and, if any input is tracked, records it in the graph for the backward pass.
 pub(crate) fn apply<O: FusedOp>(op: O, ins: &[&Tensor]) -> Result<Vec<Tensor>> {
     if gpu::of(ins[0]).is_some() {
@@ -166,11 +161,6 @@ pub(crate) fn apply<O: FusedOp>(op: O, ins: &[&Tensor]) -> Result<Vec<Tensor>> {
         DType::F64 => apply_as::<Vec<f64>>(Box::new(op), ins),
         other => bail!("{}: no implementation for {other:?}", O::NAME),
     }
-}
-
-/// [`apply`] for an op that has an implementation on a GPU alone.
-pub(crate) fn apply_on_gpu<O: CudaOp>(op: O, ins: &[&Tensor]) -> Result<Vec<Tensor>> {
-    apply_as::<Buffer>(Box::new(op), ins)
 }
 
 /// [`apply`] for an op with a single output.
