@@ -248,7 +248,7 @@ enum Lemma {
 }
 
 pub(super) fn main(mut arguments: InspectArguments, global: &Global) -> Result<u8> {
-    use_threads(global.threads()?);
+    use_threads(global.threads()?)?;
     arguments.what.part();
     if let Some(lemma) = arguments.lemma {
         return lemma.show(global);

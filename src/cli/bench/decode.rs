@@ -54,7 +54,7 @@ impl DecodeArguments {
             }
         }
         let threads = global.threads()?;
-        use_threads(threads);
+        use_threads(threads)?;
         let machine = Machine::cpu(threads);
         let mut measured = Vec::new();
         for decoding in &all {

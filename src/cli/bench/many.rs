@@ -155,7 +155,7 @@ impl Device {
             Some(choice) => choice,
         };
         let threads = global.threads()?;
-        use_threads(threads);
+        use_threads(threads)?;
         let (device, name) = choice.open()?;
         let machine = Machine { device, name, threads };
         let scripts = self.selection.scripts();

@@ -106,7 +106,7 @@ impl OpArguments {
 
 fn this_cpu(global: &Global) -> Result<Machine> {
     let threads = global.threads()?;
-    use_threads(threads);
+    use_threads(threads)?;
     Ok(Machine::cpu(threads))
 }
 

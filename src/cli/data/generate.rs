@@ -166,7 +166,7 @@ fn pictures(given: &Pathfinder) -> Result<LraConfig> {
 fn as_released(mut config: LraConfig, place: &OutputFiles, global: &Global) -> Result<()> {
     config.data_seed = place.data_seed;
     config.check()?;
-    use_threads(global.threads()?);
+    use_threads(global.threads()?)?;
     let folder = place.root()?.join(generated_folder(&config));
     #[rustfmt::skip]
     let known = ["basic_train.tsv", "basic_val.tsv", "basic_test.tsv", "imgs", "metadata"];

@@ -39,7 +39,7 @@ fn corpus() -> impl TypedValueParser<Value = Corpus> {
 }
 
 pub(super) fn main(arguments: TokensArguments, global: &Global) -> Result<u8> {
-    use_threads(global.threads()?);
+    use_threads(global.threads()?)?;
     let (tokenizer, vocab_size) = arguments.tokenizer.resolve()?;
     let data_dir = arguments.data_dir.as_deref();
     let config = |corpus| WikitextConfig {

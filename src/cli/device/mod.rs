@@ -99,13 +99,18 @@ fn check(ordinal: usize) -> Result<String> {
     Ok(format!("cuda:{ordinal}"))
 }
 
-/// Sets the numbers of threads, of which the calling one is the first: if it only waited for the others, each op would wake
-/// them all.
-pub(super) fn use_threads(n: usize) {
+/// Sets the number of threads. The calling thread is one of them: if it only waited, each op would have to wake all the
+/// others. Fails if the system starts no further thread.
+pub(super) fn use_threads(n: usize) -> Result<()> {
     use_other_threads(n);
-    if n > 1 {
-        // Fails if the pool exists already, which has the same number of threads.
-        let _ = rayon::ThreadPoolBuilder::new().num_threads(n).use_current_thread().build_global();
+    if n == 1 {
+        return Ok(());
+    }
+    let built = rayon::ThreadPoolBuilder::new().num_threads(n).use_current_thread().build_global();
+    // That a pool exists already is an error without a source.
+    match built.as_ref().err().and_then(std::error::Error::source) {
+        Some(why) => Err(Error::flag_value("--threads", n, format!("the system starts no further thread: {why}"))),
+        None => Ok(()),
     }
 }
 

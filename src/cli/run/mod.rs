@@ -38,7 +38,7 @@ impl<'a> RunContext<'a> {
     /// Opens the device and the results folder.
     pub fn open(device: DeviceChoice, training: &'a Training, stop: &'a AtomicBool, global: &Global) -> Result<Self> {
         let threads = global.threads()?;
-        use_threads(threads);
+        use_threads(threads)?;
         let (device, device_name) = device.open()?;
         Ok(Self {
             store: Store::open(&global.out)?,

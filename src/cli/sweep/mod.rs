@@ -137,7 +137,7 @@ fn train(typed: &Typed, asked: SelectedRuns, global: &Global) -> Result<u8> {
         print::message("note: --halving: then one rate a cell of the plan below");
     }
     if typed.dry_run {
-        super::device::use_threads(options.threads);
+        super::device::use_threads(options.threads)?;
         let (device, _) = device.open()?;
         let forecast = estimate::dry_run(&plan, &global.out, &options, &device)?;
         if global.json {

@@ -45,7 +45,7 @@ impl Chosen {
 
     /// Opens the device and returns its name.
     pub fn device(&self, global: &Global) -> Result<(Device, String)> {
-        use_threads(global.threads()?);
+        use_threads(global.threads()?)?;
         self.device.open()
     }
 }

@@ -1,6 +1,6 @@
 //! Arithmetic on parameters and along heads as one op: elementwise functions and sums over the last axis, of tensors that
 //! broadcast. Both implementations interpret the expression. On a GPU it is one kernel forward and one backward, where the
-//! chain of ops that defines it would launch two or more for each; on the CPU it has the bits of that chain.
+//! chain of ops that defines it would launch two or more for each; on the CPU values have the bits of that chain.
 
 mod cpu;
 mod cuda;
@@ -213,8 +213,8 @@ impl Expression {
         Self(Rc::new(Term::Broadcast { of: self.clone(), shape: shape.into() }))
     }
 
-    /// The same value, on the CPU by an op of its own: the gradients of a tensor that both it and the rest read are then
-    /// added in the order of the chain of ops, whatever else reads the tensor.
+    /// The same value; on the CPU, computed by an op of its own. Use it where the value and the rest of an expression read the
+    /// same tensor, and other ops do so, too: its gradients are then added in the order of the chain of ops.
     ///
     /// # Errors
     ///
@@ -255,7 +255,7 @@ fn computed(of: &[&Expression]) -> Result<Vec<Tensor>> {
         true => cuda::takes(program, inputs),
         false => cpu::takes(program, inputs),
     });
-    // On the CPU the chain of ops is no second choice: its own ops tell which implementations run.
+    // On the CPU, the chain is not recorded as a reference: the ops of the chain record what they run.
     let fused = (on_gpu || compiled.is_some()) && route::take(compiled.is_some());
     match compiled.filter(|_| fused) {
         Some((program, inputs)) => apply(program, &inputs.iter().collect::<Vec<_>>()),

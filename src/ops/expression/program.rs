@@ -47,13 +47,13 @@ impl Step {
 pub(super) struct Value {
     pub(super) step: Step,
     pub(super) shape: Shape,
-    /// `None` for another relation, in which inputs and outputs are not.
+    /// `None` for any other relation; inputs and outputs always have one of these.
     pub(super) reach: Option<Reach>,
 }
 
 /// Expressions with the same inputs as one op.
 pub(super) struct Program {
-    /// Operands first. Backwards, it is the order in which Candle differentiates the chain of ops.
+    /// Operands come before their results; the backward pass runs through them in reverse.
     pub(super) values: Vec<Value>,
     /// Values that are returned.
     pub(super) returned: Vec<usize>,
@@ -76,7 +76,8 @@ impl Op for Program {
 }
 
 impl Program {
-    /// Returns the program and its inputs; `None` for shapes that do not broadcast so that each relation is known.
+    /// Returns the program and its inputs; `None` if shapes do not broadcast, or if the relation of an input or output to the
+    /// whole is not a [`Reach`].
     pub(super) fn of(expressions: &[&Expression]) -> Option<(Self, Vec<Tensor>)> {
         let mut inputs = Vec::<Tensor>::new();
         let mut collect = |x: &Tensor, _: bool| {
@@ -148,8 +149,12 @@ impl Compiler<'_> {
         let reach = |&value: &usize| values[value].reach;
         let reaches: Option<Vec<_>> = inputs.iter().map(|(_, value)| reach(value)).collect();
         let is_whole = |value| matches!(reach(value), Some(Reach::All | Reach::Row));
-        let by_row =
-            values.iter().any(|value| matches!(value.step, Step::RowSum(_)) || value.reach == Some(Reach::Row));
+        let is_by_row = |(i, value): (usize, &Value)| match value.step {
+            Step::RowSum(_) => true,
+            Step::Load(_) => value.reach == Some(Reach::Row),
+            _ => value.reach == Some(Reach::Row) && returned.contains(&i),
+        };
+        let by_row = values.iter().enumerate().any(is_by_row);
         let reaches = reaches.filter(|_| returned.iter().all(is_whole))?;
         Some(Program { values, returned, shape: shape.clone(), by_row, reaches, dtype })
     }

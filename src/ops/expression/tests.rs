@@ -94,6 +94,8 @@ fn other_shapes_take_the_chain() {
     ];
     for (expression, why) in others {
         let expected = reference::tensors(&[&expression]).unwrap().remove(0);
+        let values = |x: &Tensor| x.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!(values(&expression.tensor().unwrap()), values(&expected), "{why}, on the CPU");
         let got = emulated(|| {
             let before = launches();
             let got = expression.tensor().unwrap();
@@ -177,6 +179,22 @@ fn the_chain_computes_mixed_types() {
     assert!((Expression::of(&x) + Expression::of(&Tensor::zeros(4, DType::F64, &Device::Cpu).unwrap()))
         .tensor()
         .is_err());
+}
+
+/// Expressions that the passes on the CPU refuse: many inputs, sums of a view, a constant.
+#[test]
+fn on_the_cpu_the_chain_computes_the_rest() {
+    let x = Var::rand(-1f32, 1.0, (64, 100), &Device::Cpu).unwrap();
+    let values = |x: &Tensor| x.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let view = Expression::of(&x.t().unwrap()).row_sum();
+    let chained = reference::tensors(&[&view]).unwrap().remove(0);
+    assert_eq!(values(&view.tensor().unwrap()), values(&chained));
+    let many: Vec<Var> = (0..10).map(|_| Var::rand(-1f32, 1.0, 5, &Device::Cpu).unwrap()).collect();
+    let sum = many.iter().map(|x| Expression::of(x)).reduce(|sum, x| sum + x).unwrap();
+    let grads = crate::backward(&sum.tensor().unwrap().sum_all().unwrap()).unwrap();
+    assert!(many.iter().all(|x| values(grads.get(x).unwrap()) == [1.0; 5]));
+    let constant = (Expression::of(&x) * 0.0 + 1.0).tensor().unwrap();
+    assert!(crate::backward(&constant.sum_all().unwrap()).unwrap().get(&x).is_none());
 }
 
 /// A number of each head for each of its channels, along rows and alone.

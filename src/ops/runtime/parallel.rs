@@ -60,7 +60,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[inline(never)]
 fn run(tasks: usize, work: &(dyn Fn(usize) + Sync)) {
     if tasks < 2 || rayon::current_num_threads() < 2 {
-        // Another thread would only have to be woken.
+        // Waking another thread would cost time and gain nothing.
         return (0..tasks).for_each(work);
     }
     let factors = gpu::factors();

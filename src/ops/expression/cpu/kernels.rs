@@ -1,4 +1,4 @@
-//! Loops over the numbers of a block. Gradients are added to those that have arrived before.
+//! Loops over the numbers of a block. Those of the backward pass add to the gradient that is already there.
 
 use crate::expression::{Binary, Unary};
 use crate::pointwise::{Pointwise, Sigmoid, Silu, Softplus};

@@ -1,13 +1,19 @@
-//! Passes on the CPU, a block of rows at a time, whose intermediate values stay in the cache. The backward pass computes
-//! again what it needs of them. Values and gradients have the bits of the chain of ops: the functions are the same, rows
-//! are summed in Candle's order, and gradients are made by its formulas and added in its order.
+//! Passes on the CPU. They work on a block of rows at a time, so that intermediate values stay in the cache; the backward
+//! pass computes those again that it needs.
+//!
+//! Values have the bits of the chain of ops: the functions are the same, and rows are summed in Candle's order. Gradients
+//! are made by Candle's formulas, and have the bits of the chain where they are sums of two terms. Longer sums are added
+//! in the chain's order if all terms are from one expression with one output, or from such expressions one behind
+//! another, but not always: Candle's order depends on the whole graph. See [`Expression::apart`].
+//!
+//! [`Expression::apart`]: super::Expression::apart
 
 mod kernels;
 mod run;
 
 use super::program::{Program, Reach, Step, Value};
 use super::{Binary, Unary};
-use crate::runtime::autograd::{Backward, CpuOp, Forward, Used};
+use crate::runtime::autograd::{Backward, CpuOp, Forward, Used, MAX_INPUTS};
 use crate::runtime::float::Float;
 use crate::runtime::parallel::InParallel;
 use crate::runtime::zeros::zeros;
@@ -19,7 +25,13 @@ pub(super) fn takes(program: &Program, inputs: &[Tensor]) -> bool {
     let is_known = |value: usize| {
         let reach = program.reach(value);
         match program.values[value].step {
-            Step::RowSum(x) => program.reach(x) == Some(Reach::All),
+            Step::RowSum(x) => {
+                // Candle sums rows of a view in another order than those of its copy.
+                let of_view = matches!(program.values[x].step, Step::Load(input) if !inputs[input].is_contiguous());
+                program.reach(x) == Some(Reach::All) && !of_view
+            }
+            // Candle passes no gradient through it.
+            Step::Affine(_, [0.0, _]) => false,
             Step::Expand(x) => match program.reach(x) {
                 Some(Reach::Last) => reach == Some(Reach::All) || reach == Some(Reach::Last),
                 of => of == Some(Reach::Row) && reach == Some(Reach::All),
@@ -28,6 +40,7 @@ pub(super) fn takes(program: &Program, inputs: &[Tensor]) -> bool {
         }
     };
     matches!(program.dtype, DType::F32 | DType::F64)
+        && inputs.len() <= MAX_INPUTS
         && program.shape.elem_count() > 0
         && inputs.iter().all(|x| x.dtype() == program.dtype)
         && (0..program.values.len()).all(is_known)
@@ -142,7 +155,7 @@ impl Program {
         }
     }
 
-    /// The inputs' values with what they have of their gradients.
+    /// The values that are inputs, with the gradients that have arrived from other ops.
     fn begun<'a, F>(&'a self, begun: &'a [Option<&'a [F]>]) -> impl Iterator<Item = (usize, &'a [F])> {
         let of = |value: &Value| match value.step {
             Step::Load(input) => begun[input],
@@ -151,7 +164,7 @@ impl Program {
         self.values.iter().enumerate().filter_map(move |(i, value)| Some((i, of(value)?)))
     }
 
-    /// Whether each value has a gradient that an input needs.
+    /// Whether a gradient flows through each value to an input that needs one.
     fn live<T>(&self, needs_grad: &[bool], outs: &[Option<Used<T>>]) -> Vec<bool> {
         let mut tracked = Vec::new();
         for value in &self.values {
@@ -173,7 +186,7 @@ impl Program {
         live
     }
 
-    /// Whether each value is part of the formula of a gradient.
+    /// Whether each value appears in the formula of a gradient.
     fn needed_by_gradients(&self, live: &[bool]) -> Vec<bool> {
         let mut needed = vec![false; live.len()];
         for (i, value) in self.values.iter().enumerate().filter(|(i, _)| live[*i]) {

@@ -33,7 +33,7 @@ pub(super) struct Run<'a, F> {
 }
 
 impl<'a, F: Float> Run<'a, F> {
-    /// Prepares the computation of the `needed` values, where all whose values are `known` are outputs.
+    /// Prepares to compute the `needed` values, of which some outputs may be `known`.
     pub(super) fn new(
         program: &'a Program,
         ins: &'a [&'a [F]],

@@ -11,7 +11,7 @@ use candle_core::{Result, Shape, Storage, Tensor};
 use std::sync::{Arc, Mutex};
 
 /// The most inputs that three taps can carry, and one root three taps.
-const MAX_INPUTS: usize = 9;
+pub(crate) const MAX_INPUTS: usize = 9;
 
 /// The value of a tap and of a root: an empty tensor. Candle's backward pass clears a gradient for it and adds to that,
 /// which would take two launches on a GPU if it had elements.

@@ -26,6 +26,7 @@ pub use backward::backward;
 use candle_core::op::BackpropOp;
 use candle_core::{bail, DType, Result, Shape, Storage, Tensor};
 use graph::OutputNode;
+pub(crate) use graph::MAX_INPUTS;
 use state::Application;
 use std::sync::{Arc, Mutex};
 use values::{OpOn, Values};
@@ -45,8 +46,8 @@ pub(crate) trait Op: Send + Sync + 'static {
 
 /// An operation on slices of one number type on the CPU.
 pub(crate) trait CpuOp: Op {
-    /// Whether the backward pass adds to what inputs have of gradients from other ops, term by term, where the order of the
-    /// sum matters.
+    /// Whether the backward pass continues the sums of gradients that other ops have begun for the inputs, adding its own
+    /// terms one at a time, because the order of additions matters.
     const CONTINUES: bool = false;
 
     /// The outputs, followed by the vectors to save for the backward pass if `tracked`.
@@ -88,7 +89,7 @@ pub(crate) struct Backward<'a, F> {
     pub(crate) saved: &'a [&'a [F]],
     /// The inputs that need a gradient.
     pub(crate) needs_grad: &'a [bool],
-    /// The sum of the gradients of each input that other ops have passed back, for an op that continues it; empty for others.
+    /// For an op that continues sums: the gradient that other ops have passed back to each input so far. Empty for others.
     pub(crate) begun: &'a [Option<&'a [F]>],
 }
 
@@ -181,8 +182,8 @@ pub(crate) fn apply_or<O: FusedOp>(
     }
 }
 
-/// `x` in another shape. Ops that read it pass their gradients to the op that made `x`, where Candle's reshape would add
-/// them to zeros.
+/// `x` in another shape. If a fused op made `x`, fused ops that read the result pass their gradients straight to it;
+/// Candle's reshape would first add them to zeros.
 pub fn reshape(x: &Tensor, shape: impl Into<Shape>) -> Result<Tensor> {
     let y = x.reshape(shape.into())?;
     if route::prefers_fused() {

@@ -108,7 +108,7 @@ impl<V: Values> Application<V> {
         self.pass_on(grads)
     }
 
-    /// Takes what inputs have of their gradients, where fused ops produced them or they are variables.
+    /// Takes the gradients that have arrived so far for inputs that are variables or outputs of fused ops.
     fn take_begun(&self) -> Result<Vec<Option<V>>> {
         let begun = |index: usize| match (&self.sources[index], &self.variables[index]) {
             _ if !self.needs_grad[index] => Ok(None),
