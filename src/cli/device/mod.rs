@@ -107,7 +107,7 @@ pub(super) fn use_threads(n: usize) -> Result<()> {
         return Ok(());
     }
     let built = rayon::ThreadPoolBuilder::new().num_threads(n).use_current_thread().build_global();
-    // That a pool exists already is an error without a source.
+    // If a pool exists already, the error has no source.
     match built.as_ref().err().and_then(std::error::Error::source) {
         Some(why) => Err(Error::flag_value("--threads", n, format!("the system starts no further thread: {why}"))),
         None => Ok(()),

@@ -218,7 +218,7 @@ impl Expression {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::tensor`].
+    /// Fails as [`Self::tensor`] does.
     pub fn apart(self) -> Result<Self> {
         match self.is_on_gpu() {
             true => Ok(self),

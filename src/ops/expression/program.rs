@@ -110,6 +110,11 @@ impl Program {
     pub(super) fn reach(&self, value: usize) -> Option<Reach> {
         self.values[value].reach
     }
+
+    /// Whether a value lacks the first axes.
+    pub(super) fn is_last(&self, value: usize) -> bool {
+        self.reach(value) == Some(Reach::Last)
+    }
 }
 
 /// Returns the reach of a tensor of shape `part` in `all`; `None` if it is another.

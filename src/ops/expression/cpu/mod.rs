@@ -84,7 +84,6 @@ impl CpuOp for Program {
         let mut parts: Vec<_> = written
             .iter_mut()
             .enumerate()
-            .filter(|(value, _)| is_written(*value))
             .map(|(value, grad)| (value, grad.chunks_mut(run.block_len(value))))
             .collect();
         let next = |block| {
@@ -142,10 +141,6 @@ impl<F: Float> Grads<F> {
 }
 
 impl Program {
-    fn is_last(&self, value: usize) -> bool {
-        self.reach(value) == Some(Reach::Last)
-    }
-
     /// Whether a value's gradients of all blocks are kept.
     fn is_written(&self, value: usize) -> bool {
         match self.values[value].step {

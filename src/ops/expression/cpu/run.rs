@@ -41,7 +41,8 @@ impl<'a, F: Float> Run<'a, F> {
         needed: Vec<bool>,
     ) -> Self {
         let width = if program.by_row { program.width() } else { 1 };
-        let rows = (BLOCK / width).max(1);
+        // A small tensor is one block, which takes no more memory than it needs.
+        let rows = (BLOCK / width).clamp(1, (program.shape.elem_count() / width).max(1));
         let mut this = Self { program, ins, known, computed: needed, last: Vec::new(), width, rows };
         for value in (0..program.values.len()).rev() {
             if this.computed[value] && this.known[value].is_none() {
@@ -50,7 +51,7 @@ impl<'a, F: Float> Run<'a, F> {
         }
         for value in 0..program.values.len() {
             let mut y = Vec::new();
-            if this.is_made(value) && program.reach(value) == Some(Reach::Last) {
+            if this.is_made(value) && program.is_last(value) {
                 y = vec![F::zero(); this.whole_len(value)];
                 this.step(value, 0, |x| this.last(x), &mut y);
             }
@@ -72,7 +73,7 @@ impl<'a, F: Float> Run<'a, F> {
 
     /// Memory for the values of a block.
     pub(super) fn scratch(&self) -> Vec<Vec<F>> {
-        let len = |value| if self.program.reach(value) == Some(Reach::Last) { 0 } else { self.block_len(value) };
+        let len = |value| if self.program.is_last(value) { 0 } else { self.block_len(value) };
         (0..self.program.values.len()).map(|value| vec![F::zero(); len(value)]).collect()
     }
 
@@ -82,7 +83,7 @@ impl<'a, F: Float> Run<'a, F> {
 
     /// Length of a value in a whole block.
     pub(super) fn block_len(&self, value: usize) -> usize {
-        self.len(value, &Block { first: 0, rows: self.rows })
+        self.of_rows(value, self.rows)
     }
 
     /// Length of a value in a block.
@@ -105,18 +106,16 @@ impl<'a, F: Float> Run<'a, F> {
 
     /// Computes the values of a block.
     pub(super) fn compute(&self, block: &Block, scratch: &mut [Vec<F>]) {
-        for value in (0..scratch.len()).filter(|&value| self.is_made(value)) {
-            if self.program.reach(value) != Some(Reach::Last) {
-                let (before, rest) = scratch.split_at_mut(value);
-                let y = &mut rest[0][..self.len(value, block)];
-                self.step(value, block.first * self.width, |x| self.value(x, block, before), y);
-            }
+        for value in (0..scratch.len()).filter(|&value| self.is_made(value) && !self.program.is_last(value)) {
+            let (before, rest) = scratch.split_at_mut(value);
+            let y = &mut rest[0][..self.len(value, block)];
+            self.step(value, block.first * self.width, |x| self.value(x, block, before), y);
         }
     }
 
     /// A value in a block.
     pub(super) fn value<'s>(&'s self, value: usize, block: &Block, scratch: &'s [Vec<F>]) -> &'s [F] {
-        if self.program.reach(value) == Some(Reach::Last) {
+        if self.program.is_last(value) {
             return self.last(value);
         }
         match (self.known[value], self.program.values[value].step) {
@@ -166,7 +165,7 @@ impl<'a, F: Float> Run<'a, F> {
     {
         let g = std::mem::take(&mut grads.of[value]);
         let from = &g[..len(value)];
-        // What a formula does not need may not be computed.
+        // Operands that a formula does not read may hold numbers of another block.
         match self.program.values[value].step {
             Step::Load(_) => {}
             Step::Unary(function, x) => kernels::unary_back(function, [of(x), of(value)], from, grads.to(x, len(x))),
