@@ -170,7 +170,7 @@ impl<S: ComplexState> Recurrent for ComplexMixer<S> {
         let like = self.core.skip();
         let shape = (batch, 2, self.core.states());
         let zeros = Tensor::zeros(shape, like.dtype(), like.device())?;
-        Ok(State(vec![zeros]))
+        Ok(State::new(vec![zeros]))
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
@@ -181,7 +181,7 @@ impl<S: ComplexState> Recurrent for ComplexMixer<S> {
         let lambda_h = Tensor::stack(&[lambda_h.re, lambda_h.im], 1)?; // (batch, 2, N)
         let h = (&lambda_h + matrices.bu(x_t)?.reshape(lambda_h.shape())?)?;
         let y = matrices.readout(&h.flatten_from(1)?, x_t, self.core.skip())?;
-        *state = State(vec![h]);
+        *state = State::new(vec![h]);
         Glu::behind(y, self.glu.as_ref())
     }
 }

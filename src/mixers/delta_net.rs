@@ -314,14 +314,14 @@ impl Recurrent for DeltaNet {
     /// S `(batch, heads, m, e)`, and the window of the convolution.
     fn init(&self, batch: usize) -> Result<State> {
         let s = self.sizes.zero_state(batch, &self.win)?;
-        Ok(State(vec![s, self.conv.window(batch)?]))
+        Ok(State::new(vec![s, self.conv.window(batch)?]))
     }
 
     fn read(&self, x: &Tensor) -> Result<(Tensor, State)> {
         let (inputs, gate) = self.project(x, &Cx::eval())?;
         let (o, s) = inputs.scan_to_the_end()?;
         let window = self.conv.window_behind(&linear(x, &self.win, None)?)?;
-        Ok((self.readout(&o, gate.as_ref())?, State(vec![s, window])))
+        Ok((self.readout(&o, gate.as_ref())?, State::new(vec![s, window])))
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {

@@ -190,7 +190,7 @@ impl DiagonalSsm {
         let (d, m) = self.a_im.dims2()?;
         let like = &self.a_im;
         let zeros = Tensor::zeros((batch, 2, self.copies * d, m), like.dtype(), like.device())?;
-        Ok(State(vec![zeros]))
+        Ok(State::new(vec![zeros]))
     }
 
     /// y_t `(batch, d)` and the next state for u_t `(batch, d)`.

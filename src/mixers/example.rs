@@ -75,14 +75,14 @@ impl Mixer for Ema {
 impl Recurrent for Ema {
     fn init(&self, batch: usize) -> Result<State> {
         let zero = Tensor::zeros((batch, self.decay.dim(0)?), self.decay.dtype(), self.decay.device())?;
-        Ok(State(vec![zero]))
+        Ok(State::new(vec![zero]))
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let [lambda, input] = self.project(x_t)?;
         let h = ((&state.0[0] * lambda)? + input)?;
         let y = linear(&h, &self.wout, None)?;
-        *state = State(vec![h]);
+        *state = State::new(vec![h]);
         Ok(y)
     }
 }

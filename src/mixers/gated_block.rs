@@ -104,7 +104,7 @@ impl GatedBlock {
     pub fn zero_state(&self, batch: usize) -> Result<State> {
         let like = &self.wout;
         let h = Tensor::zeros((batch, self.input.width), like.dtype(), like.device())?;
-        Ok(State(vec![h, self.input.conv.window(batch)?]))
+        Ok(State::new(vec![h, self.input.conv.window(batch)?]))
     }
 
     /// Elements of [`Self::zero_state`] per sequence.

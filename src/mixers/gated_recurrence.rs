@@ -195,14 +195,14 @@ impl Recurrent for GatedRecurrence {
     fn init(&self, batch: usize) -> Result<State> {
         let like = &self.gates[0];
         let zero = Tensor::zeros((batch, like.dim(0)?), like.dtype(), like.device())?;
-        Ok(State(vec![zero]))
+        Ok(State::new(vec![zero]))
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let (z, x) = self.project(x_t)?;
         let h = self.rule.step(&z, &x, &state.0[0])?;
         let y = self.readout(&h, x_t, &Cx::eval())?;
-        *state = State(vec![h]);
+        *state = State::new(vec![h]);
         Ok(y)
     }
 }
@@ -294,7 +294,7 @@ impl Recurrent for BlockRecurrence {
             Some([wo, bo]) => Some(linear(&x, &wo, Some(&bo))?),
             None => None,
         };
-        *state = State(vec![h.clone(), window]);
+        *state = State::new(vec![h.clone(), window]);
         self.block.readout(&h, output.as_ref(), &gate)
     }
 }

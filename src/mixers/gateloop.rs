@@ -150,7 +150,7 @@ impl Recurrent for GateLoop {
         let like = &self.ba;
         let shape = (batch, 2, like.elem_count());
         let zeros = Tensor::zeros(shape, like.dtype(), like.device())?;
-        Ok(State(vec![zeros]))
+        Ok(State::new(vec![zeros]))
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
@@ -161,7 +161,7 @@ impl Recurrent for GateLoop {
         let a_h = h.times(&a)?;
         let re = (a_h.re + kv)?;
         let y = linear(&(gated_q * re.to_dtype(x_t.dtype())?)?, &self.wout, None)?;
-        *state = State(vec![Tensor::cat(&[re, a_h.im], 1)?]);
+        *state = State::new(vec![Tensor::cat(&[re, a_h.im], 1)?]);
         y.squeeze(1)
     }
 }

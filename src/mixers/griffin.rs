@@ -209,7 +209,7 @@ impl Recurrent for Griffin {
     fn init(&self, batch: usize) -> Result<State> {
         let like = &self.lambda;
         let h = Tensor::zeros((batch, like.elem_count()), like.dtype(), like.device())?;
-        Ok(State(vec![h, self.conv.window(batch)?]))
+        Ok(State::new(vec![h, self.conv.window(batch)?]))
     }
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
@@ -223,7 +223,7 @@ impl Recurrent for Griffin {
                 ((&state.0[0] * decay)? + (factor * x)?)?
             }
         };
-        *state = State(vec![h.clone(), window]);
+        *state = State::new(vec![h.clone(), window]);
         self.readout(&h, &gate?)
     }
 
@@ -234,6 +234,6 @@ impl Recurrent for Griffin {
         let [z, x] = self.neutral_at_first(&self.gates(&x)?, &x)?;
         let h = ops::gated_scan(&z, &x, &self.rule(), None)?;
         let last = h.narrow(1, h.dim(1)? - 1, 1)?.squeeze(1)?.contiguous()?.to_dtype(window.dtype())?;
-        Ok((self.readout(&h, &maps.queried[0])?, State(vec![last, window])))
+        Ok((self.readout(&h, &maps.queried[0])?, State::new(vec![last, window])))
     }
 }

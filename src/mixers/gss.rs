@@ -108,7 +108,7 @@ impl Recurrent for Gss {
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let x = ops::gelu(&linear(x_t, &self.wx, None)?)?;
         let (o, h) = self.ssm.step(&x, &state.0[0])?;
-        *state = State(vec![h]);
+        *state = State::new(vec![h]);
         self.readout(&o, &x, &linear(x_t, &self.wv, None)?)
     }
 }

@@ -249,7 +249,7 @@ impl Recurrent for H3 {
         let x = (self.by_rows(&shifted)? * self.by_columns(&v?)?)?;
         let (o, h) = self.ssm.step(&x, &state.0[0])?;
         let before = keys.dim(1)? - 1;
-        *state = State(vec![h]);
+        *state = State::new(vec![h]);
         if before > 0 {
             state.0.push(keys.narrow(1, 1, before)?);
         }

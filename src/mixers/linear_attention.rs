@@ -216,7 +216,7 @@ impl<M: FeatureMap> Recurrent for LinearAttention<M> {
     fn init(&self, batch: usize) -> Result<State> {
         let s = self.projections.zero_state(batch, self.map.width())?;
         let z = s.narrow(3, 0, 1)?.transpose(2, 3)?.contiguous()?; // (batch, heads, 1, m)
-        Ok(State(vec![s, z]))
+        Ok(State::new(vec![s, z]))
     }
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
@@ -233,7 +233,7 @@ impl<M: FeatureMap> Recurrent for LinearAttention<M> {
         if let Some(scale) = self.scale(|| Tensor::new(seen as f64, o.device()), &o)? {
             o = o.broadcast_mul(&scale)?;
         }
-        *state = State(vec![s, z]);
+        *state = State::new(vec![s, z]);
         p.output_step(&o)
     }
 }

@@ -71,12 +71,12 @@ impl Mixer for LinearRnn {
 impl Recurrent for LinearRnn {
     /// h `(batch, N)`.
     fn init(&self, batch: usize) -> Result<State> {
-        Ok(State(vec![Tensor::zeros((batch, self.states()), self.a.dtype(), self.a.device())?]))
+        Ok(State::new(vec![Tensor::zeros((batch, self.states()), self.a.dtype(), self.a.device())?]))
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let h = (linear(&state.0[0], &self.a, None)? + linear(x_t, &self.b, None)?)?;
-        *state = State(vec![h.clone()]);
+        *state = State::new(vec![h.clone()]);
         self.readout(&h, x_t)
     }
 }

@@ -123,13 +123,13 @@ impl Recurrent for Lmu {
     fn init(&self, batch: usize) -> Result<State> {
         let shape = (batch, self.bu.elem_count(), self.delay.order);
         let zeros = Tensor::zeros(shape, self.bu.dtype(), self.bu.device())?;
-        Ok(State(vec![zeros]))
+        Ok(State::new(vec![zeros]))
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let m = self.delay.advance(&state.0[0], &linear(x_t, &self.wu, Some(&self.bu))?)?;
         let y = self.readout(&m.flatten_from(1)?, x_t)?;
-        *state = State(vec![m]);
+        *state = State::new(vec![m]);
         Ok(y)
     }
 }

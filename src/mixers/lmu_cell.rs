@@ -120,7 +120,7 @@ impl Recurrent for LmuCell {
     /// y and m side by side, `(batch, d + inputs · n)`.
     fn init(&self, batch: usize) -> Result<State> {
         let shape = (batch, self.width() + self.memory());
-        Ok(State(vec![Tensor::zeros(shape, self.ux.dtype(), self.ux.device())?]))
+        Ok(State::new(vec![Tensor::zeros(shape, self.ux.dtype(), self.ux.device())?]))
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
@@ -133,7 +133,7 @@ impl Recurrent for LmuCell {
         let (batch, inputs) = x.dims2()?;
         let m = self.delay.advance(&m.reshape((batch, inputs, self.delay.order))?, &x)?.flatten_from(1)?;
         let y = ops::tanh(&from([&self.ux, &self.uh, &self.um], &m)?)?;
-        *state = State(vec![Tensor::cat(&[&y, &m], 1)?]);
+        *state = State::new(vec![Tensor::cat(&[&y, &m], 1)?]);
         Ok(y)
     }
 }

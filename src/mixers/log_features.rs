@@ -110,7 +110,7 @@ impl LogFeatures {
         let values = p.zero_state(batch, width)?;
         let column = values.narrow(3, 0, 1)?;
         let log_zero = column.affine(0.0, LOG_ZERO)?;
-        Ok(State(vec![Tensor::cat(&[&values, &column], 3)?, log_zero]))
+        Ok(State::new(vec![Tensor::cat(&[&values, &column], 3)?, log_zero]))
     }
 
     /// Elements of [`Self::init`] per sequence.
@@ -132,7 +132,7 @@ impl LogFeatures {
         let sums = (kept + kv)?;
         let q = exp_from_max(&(q + &now)?.transpose(2, 3)?)?;
         let o = q.contiguous()?.matmul(&sums)?.transpose(1, 2)?;
-        *state = State(vec![sums, now]);
+        *state = State::new(vec![sums, now]);
         quotient(&o)?.flatten_from(2)
     }
 }

@@ -411,7 +411,7 @@ impl<M: MatrixState> Recurrent for MatrixMixer<M> {
     /// S `(batch, heads, m, columns)`.
     fn init(&self, batch: usize) -> Result<State> {
         let (w, _) = self.core.value();
-        Ok(State(vec![self.core.sizes().zero_state(batch, w)?]))
+        Ok(State::new(vec![self.core.sizes().zero_state(batch, w)?]))
     }
 
     fn read(&self, x: &Tensor) -> Result<(Tensor, State)> {
@@ -420,7 +420,7 @@ impl<M: MatrixState> Recurrent for MatrixMixer<M> {
         }
         let (inputs, gate) = self.project(x, &RotaryPositions::Sequence(&Cx::eval()))?;
         let (o, s) = inputs.scan_to_the_end()?;
-        Ok((self.readout(&o, &gate)?, State(vec![s])))
+        Ok((self.readout(&o, &gate)?, State::new(vec![s])))
     }
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {

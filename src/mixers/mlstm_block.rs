@@ -192,7 +192,7 @@ impl Recurrent for MLstmBlock {
     /// C and n, `(batch, heads, m, e + 1)`, and the window of the convolution.
     fn init(&self, batch: usize) -> Result<State> {
         let s = self.sizes.zero_state(batch, &self.wout)?;
-        Ok(State(vec![s, self.input.conv.window(batch)?]))
+        Ok(State::new(vec![s, self.input.conv.window(batch)?]))
     }
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {

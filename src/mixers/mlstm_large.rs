@@ -249,14 +249,14 @@ impl Recurrent for MLstmLarge {
     fn init(&self, batch: usize) -> Result<State> {
         let like = &self.out.0;
         let m = Tensor::zeros((batch, self.sizes.heads), like.dtype(), like.device())?;
-        Ok(State(vec![self.sizes.zero_state(batch, like)?, m]))
+        Ok(State::new(vec![self.sizes.zero_state(batch, like)?, m]))
     }
 
     fn read(&self, x: &Tensor) -> Result<(Tensor, State)> {
         let inputs = self.project(x, &Cx::eval())?;
         let (o, s) = inputs.cell.scan.scan_to_the_end()?;
         let last = inputs.m.narrow(1, inputs.m.dim(1)? - 1, 1)?.squeeze(1)?.contiguous()?;
-        Ok((self.readout(&o, &inputs)?, State(vec![s, last])))
+        Ok((self.readout(&o, &inputs)?, State::new(vec![s, last])))
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {

@@ -35,6 +35,7 @@ mod hgrn2;
 mod hippo;
 mod hyena;
 pub(crate) mod kernel_length;
+mod key_value_cache;
 mod lightning;
 mod linear_attention;
 mod linear_rnn;
@@ -96,6 +97,7 @@ use crate::nn::{Cx, Params, Scheme};
 use candle_core::{Result, Tensor};
 pub use carried::{Carried, Importance};
 use convolved::Convolved;
+use key_value_cache::Room;
 pub(crate) use softmax_attention::SOFTMAX;
 pub use spec::{MixerSpec, RotarySpec};
 pub use state_norm::StateNormPlace;
@@ -181,11 +183,22 @@ pub trait Recurrent {
     }
 }
 
-/// State of a recurrent mixer: tensors whose first axis is the batch.
+/// State of a recurrent mixer: tensors whose first axis is the batch, and the room behind those of a cache.
 #[derive(Clone, Debug, Default)]
-pub struct State(pub Vec<Tensor>);
+pub struct State(pub Vec<Tensor>, Room);
 
 impl State {
+    /// State of these tensors.
+    pub fn new(tensors: Vec<Tensor>) -> Self {
+        Self(tensors, Room::default())
+    }
+
+    /// The tensors, which may be replaced by others.
+    pub fn tensors_mut(&mut self) -> &mut [Tensor] {
+        self.1 = Room::default();
+        &mut self.0
+    }
+
     /// Elements per sequence.
     pub fn size(&self) -> usize {
         let batch = |t: &Tensor| t.dims().first().copied().unwrap_or(1).max(1);

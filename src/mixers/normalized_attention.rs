@@ -192,7 +192,7 @@ impl Mixer for NormalizedAttention {
 impl Recurrent for NormalizedAttention {
     fn init(&self, batch: usize) -> Result<State> {
         let p = &self.projections;
-        Ok(State(vec![p.zero_state(batch, p.head_features)?]))
+        Ok(State::new(vec![p.zero_state(batch, p.head_features)?]))
     }
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
@@ -200,7 +200,7 @@ impl Recurrent for NormalizedAttention {
         let [q, k, v] = p.heads(&x, &RotaryPositions::Token(at))?;
         let s = accumulate(&state.0[0], &k, &v)?;
         let o = q.matmul(&s)?;
-        *state = State(vec![s]);
+        *state = State::new(vec![s]);
         p.output_step(&match &self.normaliser {
             Some(normaliser) => {
                 let inverse = normaliser.inverse_eta(&x)?;

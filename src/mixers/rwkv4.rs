@@ -183,7 +183,7 @@ impl Recurrent for Rwkv4 {
         let zeros = |like: &Tensor| Tensor::zeros((batch, like.elem_count()), like.dtype(), like.device());
         let (token, zeros) = (zeros(&self.mu[0])?, zeros(&self.log_w)?);
         let log_zero = zeros.affine(0.0, LOG_ZERO)?;
-        Ok(State(vec![token, zeros.clone(), zeros, log_zero]))
+        Ok(State::new(vec![token, zeros.clone(), zeros, log_zero]))
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
@@ -197,7 +197,7 @@ impl Recurrent for Rwkv4 {
         let (past, current) = ((decayed - &m)?.exp()?, (&k - &m)?.exp()?);
         let num = ((num * &past)? + (&current * v)?)?;
         let den = ((den * past)? + current)?;
-        *state = State(vec![x_t.clone(), num, den, m]);
+        *state = State::new(vec![x_t.clone(), num, den, m]);
         Ok(y)
     }
 
@@ -205,7 +205,7 @@ impl Recurrent for Rwkv4 {
         let wkv = self.sums(u)?;
         let last = |t: &Tensor| t.narrow(1, t.dim(1)? - 1, 1)?.squeeze(1)?.contiguous();
         let [num, den] = halves(&wkv.sums)?;
-        let state = State(vec![last(u)?, last(&num)?, last(&den)?, last(&wkv.m)?]);
+        let state = State::new(vec![last(u)?, last(&num)?, last(&den)?, last(&wkv.m)?]);
         Ok((self.output(&wkv, &Cx::eval(), u.dtype())?, state))
     }
 }

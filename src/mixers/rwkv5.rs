@@ -260,7 +260,7 @@ impl Recurrent for Rwkv5 {
         let s = self.sizes.zero_state(batch, &self.wr)?;
         let shape = (batch, self.norm.elem_count());
         let x_prev = Tensor::zeros(shape, self.wr.dtype(), self.wr.device())?;
-        Ok(State(vec![s, x_prev]))
+        Ok(State::new(vec![s, x_prev]))
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
@@ -272,7 +272,7 @@ impl Recurrent for Rwkv5 {
         let o = s.broadcast_mul(&column(&r)?)?.sum(2)?.unsqueeze(1)?;
         let kv = column(&k)?.broadcast_mul(&row(&v)?)?;
         let s = (s.broadcast_mul(&column(&log_w.exp()?)?)? + kv)?;
-        *state = State(vec![s, x_t.clone()]);
+        *state = State::new(vec![s, x_t.clone()]);
         self.readout(&o, &current, &gate)?.squeeze(1)
     }
 }

@@ -338,7 +338,7 @@ impl Recurrent for Rwkv7 {
         let s = self.sizes.zero_state(batch, &self.wr)?;
         let shape = (batch, self.norm.elem_count());
         let u_prev = Tensor::zeros(shape, self.wr.dtype(), self.wr.device())?;
-        Ok(State(vec![s, u_prev]))
+        Ok(State::new(vec![s, u_prev]))
     }
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
@@ -353,7 +353,7 @@ impl Recurrent for Rwkv7 {
         let Rwkv7Inputs { scan, bonus, g } = self.project(x, &ops::shift(x)?, carried, &Cx::eval())?;
         let (o, s) = scan.scan_to_the_end()?;
         let last = x.narrow(1, x.dim(1)? - 1, 1)?.squeeze(1)?.contiguous()?;
-        Ok((self.readout(&o, &bonus, &g)?, State(vec![s, last])))
+        Ok((self.readout(&o, &bonus, &g)?, State::new(vec![s, last])))
     }
 
     fn step_with(&self, x_t: &Tensor, _at: usize, state: &mut State, carried: &mut Carried) -> Result<Tensor> {

@@ -167,7 +167,7 @@ impl Recurrent for S4 {
     fn init(&self, batch: usize) -> Result<State> {
         let (d, n) = self.c.dims2()?;
         let zeros = Tensor::zeros((batch, d, n), self.c.dtype(), self.c.device())?;
-        Ok(State(vec![zeros]))
+        Ok(State::new(vec![zeros]))
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
@@ -176,7 +176,7 @@ impl Recurrent for S4 {
         let b_u = b.squeeze(2)?.unsqueeze(0)?.broadcast_mul(&x_t.unsqueeze(2)?)?;
         let h = (a_h.squeeze(3)? + b_u)?; // (batch, d, n)
         let y = h.broadcast_mul(&self.c.unsqueeze(0)?)?.sum(D::Minus1)?;
-        *state = State(vec![h]);
+        *state = State::new(vec![h]);
         ops::add_scaled(&y, x_t, &self.dskip)
     }
 }

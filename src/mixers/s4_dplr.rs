@@ -379,7 +379,7 @@ impl Recurrent for DplrS4 {
         self.recovered.replace(None);
         let (_, d, m) = self.c.dims3()?;
         let zeros = Tensor::zeros((batch, 2, d, m), self.c.dtype(), self.c.device())?;
-        Ok(State(vec![zeros]))
+        Ok(State::new(vec![zeros]))
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
@@ -393,7 +393,7 @@ impl Recurrent for DplrS4 {
         };
         let y = over_pairs(&c, &h)?.squeeze(D::Minus1)?;
         self.recovered.replace(Some(c));
-        *state = State(vec![Tensor::stack(&[h.re, h.im], 1)?]);
+        *state = State::new(vec![Tensor::stack(&[h.re, h.im], 1)?]);
         ops::add_scaled(&y, x_t, &self.dskip)
     }
 }

@@ -94,7 +94,7 @@ impl Recurrent for S4d {
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {
         let (y, h) = self.ssm.step(x_t, &state.0[0])?;
-        *state = State(vec![h]);
+        *state = State::new(vec![h]);
         ops::add_scaled(&y, x_t, &self.dskip)
     }
 }

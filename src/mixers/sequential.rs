@@ -79,7 +79,7 @@ impl Mixer for Sequential {
 
 impl Recurrent for Sequential {
     fn init(&self, batch: usize) -> Result<State> {
-        Ok(State(self.cell.init((batch, self.width()), &self.gates.b[0])?))
+        Ok(State::new(self.cell.init((batch, self.width()), &self.gates.b[0])?))
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {

@@ -140,7 +140,7 @@ impl Recurrent for SLstmBlock {
     fn init(&self, batch: usize) -> Result<State> {
         let mut state = CELL.init((batch, self.width()), &self.norm)?;
         state.push(self.conv.window(batch)?);
-        Ok(State(state))
+        Ok(State::new(state))
     }
 
     fn step(&self, x_t: &Tensor, _at: usize, state: &mut State) -> Result<Tensor> {

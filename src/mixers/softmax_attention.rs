@@ -1,6 +1,7 @@
 //! Softmax attention (1), (2), (18): o_i = Σ_{j≤i} softmax_j(q_i·k_j / √m) v_j. Vaswani et al. 2017.
 
 use super::attention::Projections;
+use super::key_value_cache::CachedRows;
 use super::rotary::RotaryPositions;
 use super::{
     attention, Core, Entry, Family, Gradient, Growth, Mixer, MixerSpec, Recurrent, ReleasedBlock, State, StateNormPlace,
@@ -40,7 +41,7 @@ pub(super) trait AttentionPattern {
     /// Pattern of a sequence of `seq_len` tokens.
     fn pattern(&self, seq_len: usize) -> Result<Pattern>;
 
-    /// Number of last tokens that stay in the key-value cache.
+    /// Number of last tokens that stay in the key-value cache. The pattern has no pairs with earlier ones.
     fn cached(&self) -> usize {
         usize::MAX
     }
@@ -112,23 +113,13 @@ impl<P: AttentionPattern> Recurrent for SoftmaxAttention<P> {
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {
         let x = x_t.unsqueeze(1)?;
         let [q, k, v] = self.projections.heads(&x, &RotaryPositions::Token(at))?;
-        let append = |kept: &Tensor, new: &Tensor| {
-            let first = (kept.dim(2)? + 1).saturating_sub(self.pattern.cached());
-            Tensor::cat(&[&kept.narrow(2, first, kept.dim(2)? - first)?, new], 2)
-        };
-        *state = match &state.0[..] {
-            [keys, values] => State(vec![append(keys, &k)?, append(values, &v)?]),
-            _ => State(vec![k, v]),
-        };
-        let [keys, values] = [&state.0[0], &state.0[1]];
-        let (batch, len) = (x.dim(0)?, keys.dim(2)?);
+        let CachedRows { tensors: [keys, values], end } = state.append([k, v], self.pattern.cached())?;
+        let batch = x.dim(0)?;
         let Projections { n_heads, kv_heads, head_features, head_dim, .. } = self.projections;
         // The queries that share a head of keys are its rows.
-        let rows = n_heads / kv_heads;
-        let q = q.reshape((batch, kv_heads, rows, head_features))?;
-        let last = Tensor::full(len as u32 - 1, (batch, rows), x.device())?;
-        let pattern = self.pattern.pattern(len)?;
-        let o = ops::patterned_attention([&q, keys, values], kv_heads, Some(&last), &pattern, None)?;
+        let q = q.reshape((batch, kv_heads, n_heads / kv_heads, head_features))?;
+        let pattern = self.pattern.pattern(keys.dim(2)?)?;
+        let o = ops::attention_at(end - 1, [&q, &keys, &values], &pattern)?;
         self.projections.output_step(&o.reshape((batch, n_heads, 1, head_dim))?)
     }
 
@@ -140,6 +131,6 @@ impl<P: AttentionPattern> Recurrent for SoftmaxAttention<P> {
             let last = t.narrow(1, seq_len - kept, kept)?.contiguous()?;
             ops::heads_apart(&last, self.projections.kv_heads)
         };
-        Ok((y, State(vec![cache(&keys)?, cache(&values)?])))
+        Ok((y, State::new(vec![cache(&keys)?, cache(&values)?])))
     }
 }

@@ -199,7 +199,7 @@ impl SpAtten {
             Tensor::zeros(shape, like.dtype(), like.device())
         };
         let zeros = |width| Tensor::zeros((batch, width), like.dtype(), like.device());
-        Ok(State(vec![none(head_features)?, none(head_dim)?, zeros(0)?, zeros(n_heads)?]))
+        Ok(State::new(vec![none(head_features)?, none(head_dim)?, zeros(0)?, zeros(n_heads)?]))
     }
 }
 

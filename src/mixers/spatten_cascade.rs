@@ -222,7 +222,7 @@ impl Cascade {
         let [q, k, v] = self.projections.heads(x, &RotaryPositions::Sequence(&Cx::eval()))?;
         let [mut tokens, mut heads] = self.no_sums(x.dim(0)?)?;
         let o = self.attend_each([&q, &k, &v], 0, carried, [&mut tokens, &mut heads])?;
-        Ok((o, State(vec![k, v, tokens, heads])))
+        Ok((o, State::new(vec![k, v, tokens, heads])))
     }
 }
 
@@ -314,7 +314,7 @@ impl Recurrent for Cascade {
         let like = self.projections.like();
         let none = |width| Tensor::zeros((batch, n_heads, 0, width), like.dtype(), like.device());
         let [tokens, heads] = self.no_sums(batch)?;
-        Ok(State(vec![none(head_features)?, none(head_dim)?, tokens, heads]))
+        Ok(State::new(vec![none(head_features)?, none(head_dim)?, tokens, heads]))
     }
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {

@@ -133,7 +133,7 @@ impl SsmInputs {
         }
         .scan(&Cx::eval())?;
         let h = o.narrow(1, seq_len, n)?.transpose(1, 2)?.contiguous()?.to_dtype(self.a.dtype())?;
-        Ok((self.normed(o.narrow(1, 0, seq_len)?.contiguous()?)?, State(vec![h])))
+        Ok((self.normed(o.narrow(1, 0, seq_len)?.contiguous()?)?, State::new(vec![h])))
     }
 
     /// o `(batch, rows, E)` behind its norm, if there is one.
@@ -152,7 +152,7 @@ impl SsmInputs {
         let bx = scale.broadcast_mul(&column(&self.x)?)?.broadcast_mul(&row(&self.b)?)?; // (batch, E, n)
         let h = (state.0[0].broadcast_mul(&a_bar)? + bx)?;
         let o = h.broadcast_mul(&row(&self.c)?)?.sum(D::Minus1)?.unsqueeze(1)?;
-        *state = State(vec![h]);
+        *state = State::new(vec![h]);
         self.normed(o)
     }
 
@@ -200,7 +200,7 @@ pub(super) fn zero_state(b_proj: &Tensor, batch: usize) -> Result<State> {
 /// State of zeros of the shape `(batch, E, n)`, of the dtype and on the device of `like`.
 pub(super) fn zero_state_like(like: &Tensor, shape: [usize; 3]) -> Result<State> {
     let zeros = Tensor::zeros(&shape[..], like.dtype(), like.device())?;
-    Ok(State(vec![zeros]))
+    Ok(State::new(vec![zeros]))
 }
 
 impl<M: SsmMixer> Mixer for M {

@@ -304,7 +304,7 @@ impl Recurrent for TttLinear {
     fn init(&self, batch: usize) -> Result<State> {
         let [w, b] = self.initial_model(batch, &self.inner[0])?;
         let sums = [w.zeros_like()?, b.zeros_like()?];
-        Ok(State([vec![w, b], sums.into()].concat()))
+        Ok(State::new([vec![w, b], sums.into()].concat()))
     }
 
     fn step(&self, x_t: &Tensor, at: usize, state: &mut State) -> Result<Tensor> {

@@ -61,7 +61,7 @@ pub(super) struct BlockState {
 impl BlockState {
     /// Tensors of the mixer's state.
     pub fn of_mixer(&mut self) -> &mut [Tensor] {
-        &mut self.mixer.0
+        self.mixer.tensors_mut()
     }
 
     /// Tensors of the state.
@@ -97,7 +97,7 @@ impl BlockState {
             .zip(own)
             .enumerate()
             .try_for_each(|(number, (found, own))| fits(&number.to_string(), found, own))?;
-        self.mixer = State(found);
+        self.mixer = State::new(found);
         if let Some(own) = &mut self.previous {
             let found = take(PREVIOUS).ok_or_else(|| format!("no tensor `{PREVIOUS}`"))?;
             fits(PREVIOUS, &found, own)?;
@@ -111,7 +111,7 @@ impl BlockState {
         let repeated =
             |x: &Tensor| x.repeat(std::iter::once(batch).chain(x.dims().iter().skip(1).map(|_| 1)).collect::<Vec<_>>());
         Ok(Self {
-            mixer: State(self.mixer.0.iter().map(repeated).collect::<Result<_>>()?),
+            mixer: State::new(self.mixer.0.iter().map(repeated).collect::<Result<_>>()?),
             previous: self.previous.as_ref().map(repeated).transpose()?,
         })
     }

@@ -51,7 +51,9 @@ use dsf_gpu as gpu;
 
 pub use adamw::{AdamWKernels, AdamWRates, AdamWSettings, AdamWSlot};
 pub use cascade::cascade;
-pub use causal_attention::{causal_attention, heads_apart, heads_beside, patterned_attention, Pattern, Weights};
+pub use causal_attention::{
+    attention_at, causal_attention, heads_apart, heads_beside, patterned_attention, Pattern, Weights,
+};
 pub use causal_conv1d::causal_conv1d;
 pub use channels::{add_scaled, scale_heads, softplus_biased};
 pub use complex_scan::complex_scan;

@@ -72,7 +72,7 @@ fn an_output_does_not_depend_on_how_many_tokens_follow() {
 
 /// Outputs `(batch, seq_len, d_model)` token by token, and the last state.
 fn stepped(case: &Case, x: &Tensor) -> Option<(Tensor, State)> {
-    let (mixer, _) = case.build();
+    let mixer = case.build_detached();
     let recurrent = mixer.recurrent()?;
     let (batch, seq_len, _) = x.dims3().unwrap();
     let mut state = recurrent.init(batch).unwrap();
@@ -101,7 +101,7 @@ fn token_by_token_equals_the_whole_sequence() {
 #[test]
 fn tokens_read_at_once_are_steps() {
     for_each(|case, batch, seq_len| {
-        let (x, mixer) = (case.input(batch, seq_len), case.build().0);
+        let (x, mixer) = (case.input(batch, seq_len), case.build_detached());
         let Some((stepped, _)) = stepped(case, &x) else {
             return;
         };

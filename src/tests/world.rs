@@ -212,6 +212,11 @@ impl Case {
         (mixer, params)
     }
 
+    /// The mixer of [`Self::build`] for evaluation, without gradients, as it decodes.
+    pub fn build_detached(&self) -> Box<dyn Mixer> {
+        self.mixer(&self.build().1.detached())
+    }
+
     /// A random input `(batch, seq_len, d_model)`.
     pub fn input(&self, batch: usize, seq_len: usize) -> Tensor {
         normal("input", (batch, seq_len, self.config.d_model))

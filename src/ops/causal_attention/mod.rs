@@ -57,6 +57,15 @@ pub fn patterned_attention(
     apply(op.within(ins[0], pattern)?, ins)
 }
 
+/// [`patterned_attention`] for queries `q`: (B, s, R, m) that are all at time `at`, behind a cache of keys (B, s, L, m)
+/// and values (B, s, L, e), of which only the rows up to that time are read.
+pub fn attention_at(at: usize, ins: [&Tensor; 3], pattern: &Pattern) -> Result<Tensor> {
+    let (batch, heads, rows, _) = ins[0].dims4()?;
+    let times = Tensor::full(at as u32, (batch, rows), ins[0].device())?;
+    let op = CausalAttention::check(ins, heads, Some(&times), Weights::Softmax, None)?;
+    apply(CausalAttention { one_time: true, ..op.within(ins[0], pattern)? }, ins)
+}
+
 fn apply(op: CausalAttention, ins: [&Tensor; 3]) -> Result<Tensor> {
     let (q, heads) = (ins[0], op.heads);
     let wanted = op.wanted(q).filter(|_| heads > 1).unwrap_or(op.layout);
@@ -90,6 +99,8 @@ struct CausalAttention {
     /// element. Empty for positions on a GPU.
     reach: Vec<usize>,
     positions: Option<Tensor>,
+    /// Whether all rows are at one time, which reads each key and value once and in place.
+    one_time: bool,
     weights: Weights,
     /// Pattern, for a softmax only.
     pattern: Option<Checked>,
@@ -157,6 +168,7 @@ impl CausalAttention {
             value_width: value_width / across,
             reach,
             positions: positions.map(Tensor::contiguous).transpose()?,
+            one_time: false,
             weights,
             pattern: None,
             mask,

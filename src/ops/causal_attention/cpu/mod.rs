@@ -3,6 +3,7 @@
 mod backward;
 mod forward;
 pub(super) mod linear;
+mod step;
 mod tiles;
 
 use super::CausalAttention;
@@ -13,6 +14,7 @@ impl CpuOp for CausalAttention {
     fn forward<F: Float>(&self, Forward { ins, tracked }: Forward<F>) -> Vec<Vec<F>> {
         let mut outs = match linear::sums(self) {
             Some(sums) => vec![linear::forward(self, sums, ins)],
+            None if self.one_time => step::forward(self, ins),
             None => forward::forward(self, ins),
         };
         if !tracked {

@@ -44,6 +44,8 @@ pub(super) struct Item<'a, F> {
     q: HeadRows<'a, F>,
     k: HeadRows<'a, F>,
     v: HeadRows<'a, F>,
+    /// Factor of the distance that is subtracted from its scores.
+    slope: f64,
     /// Bias of its head, by distance.
     bias: Option<&'a [F]>,
 }
@@ -75,6 +77,7 @@ impl<'a, F: Float> Item<'a, F> {
             q: part(ins[0], op.rows, op.key_width),
             k: part(ins[1], op.len, op.key_width),
             v: part(ins[2], op.len, op.value_width),
+            slope: op.pattern.as_ref().map_or(0.0, |pattern| pattern.slope(index % op.heads, op.heads)),
             bias: ins.get(3).map(bias),
         }
     }
@@ -94,18 +97,36 @@ impl<'a, F: Float> Item<'a, F> {
         self.v.some(steps.clone())
     }
 
+    /// The query rows.
+    pub(super) fn queries(&self) -> impl Iterator<Item = &'a [F]> {
+        self.q.some(0..self.op.rows).each()
+    }
+
+    /// Steps that a row with this many steps up to its time may attend to; the last of them is at its time.
+    fn span(&self, reach: usize) -> Range<usize> {
+        let window = self.op.pattern.as_ref().and_then(|pattern| pattern.narrow());
+        window.map_or(0, |window| reach.saturating_sub(window))..reach
+    }
+
+    /// Steps that the rows of an op at one time may attend to.
+    pub(super) fn past(&self) -> Range<usize> {
+        self.span(self.op.reach_of(self.index)[0])
+    }
+
+    /// Adds the biases of the pattern to the scores of a row at `time` with `steps`, and hides the steps that it does
+    /// not attend to.
+    pub(super) fn restrict(&self, time: usize, steps: Range<usize>, scores: &mut [F]) {
+        if let Some(pattern) = &self.op.pattern {
+            pattern.apply((self.slope, self.bias), time, steps, scores);
+        }
+    }
+
     #[inline(always)]
     pub(super) fn block(&'a self, index: usize) -> QueryBlock<'a, F> {
         let op = self.op;
         let rows = index * BLOCK..((index + 1) * BLOCK).min(op.rows);
-        let pattern = op.pattern.as_ref();
-        let window = pattern.and_then(|pattern| pattern.narrow());
         let spans = op.reach_of(self.index)[rows.clone()].iter();
-        let spans = spans.map(|&reach| {
-            let start = window.map_or(0, |window| reach.saturating_sub(window));
-            start..reach
-        });
-        QueryBlock { item: self, first: rows.start, spans: spans.collect() }
+        QueryBlock { item: self, first: rows.start, spans: spans.map(|&reach| self.span(reach)).collect() }
     }
 }
 
@@ -229,14 +250,12 @@ impl<F: Float> PairTile<'_, F> {
         let op = self.op();
         let bounds = |top| (0..op.key_width, self.panel(top));
         p.set_product(0..self.rows(), q, keys_t, bounds);
-        if let Some(pattern) = &op.pattern {
-            let slope = pattern.slope(self.block.item.index % op.heads, op.heads);
+        if op.pattern.is_some() {
             for (i, all) in self.block.spans.iter().enumerate() {
                 let span = self.span(i);
                 if !span.is_empty() {
                     let steps = self.steps.start + span.start..self.steps.start + span.end;
-                    let by_distance = (slope, self.block.item.bias);
-                    pattern.apply(by_distance, all.end - 1, steps, &mut p.row_mut(i)[span]);
+                    self.block.item.restrict(all.end - 1, steps, &mut p.row_mut(i)[span]);
                 }
             }
         }

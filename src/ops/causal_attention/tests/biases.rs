@@ -1,7 +1,7 @@
 use super::*;
 
 /// [`case`] with a bias for `distances` distances.
-fn biased(sizes: Sizes, distances: usize) -> Case {
+pub(super) fn biased(sizes: Sizes, distances: usize) -> Case {
     case(sizes).normal("bias", &[sizes[1], distances]).parameter()
 }
 
@@ -15,7 +15,7 @@ fn plainly(x: &[Tensor], at: Option<&Tensor>, window: Option<usize>, dropout: Op
     reference::causal_attention([&x[0], &x[1], &x[2]], &op)
 }
 
-fn pattern(x: &[Tensor], window: Option<usize>) -> Pattern {
+pub(super) fn pattern(x: &[Tensor], window: Option<usize>) -> Pattern {
     Pattern { window, bias: Some(x[3].clone()), ..Pattern::default() }
 }
 

@@ -5,6 +5,7 @@ use candle_core::{DType, Device};
 
 mod biases;
 mod kernels;
+mod one_time;
 mod patterns;
 
 const RULES: [Weights; 3] = [Weights::Softmax, Weights::LinearNormalised, Weights::Plain];

@@ -1,7 +1,7 @@
 use super::*;
 
 /// Windows that end within, at and beyond a block or the sequence, with and without the other restrictions.
-fn patterns(len: usize) -> Vec<Pattern> {
+pub(super) fn patterns(len: usize) -> Vec<Pattern> {
     let windows = [1, 5, 64, 70].map(|window| Pattern { window: Some(window), ..Pattern::default() });
     let links: Vec<u32> = (0..2 * len).map(|i| (i * 7 % len) as u32).collect();
     let links = Tensor::from_vec(links, (len, 2), &Device::Cpu).unwrap();
