@@ -16,7 +16,7 @@ use super::{in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec
 use crate::error::{self, refuse};
 use crate::ltv::{Inner, Ltv};
 use crate::nn::{linear, project, Cx, Init, Params};
-use crate::ops;
+use crate::ops::{self, Expression};
 use candle_core::{Result, Tensor, D};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -117,26 +117,29 @@ impl H3 {
         self.shift_c.index_select(&Tensor::new(reversed, self.shift_c.device())?, 1)
     }
 
-    /// x `(.., d)` for each product of keys and values, channel i of a head for row i of its products: `(.., d c)`.
-    fn by_rows(&self, x: &Tensor) -> Result<Tensor> {
-        self.products(x, |x| x.unsqueeze(x.rank()))
+    /// x `(.., d)` by heads, channel i of a head for row i of its products: `(.., heads, c, 1)`.
+    fn rows(&self, x: &Tensor) -> Result<Tensor> {
+        by_heads(x, [self.head_dim, 1])
     }
 
-    /// The same, channel j of a head for column j of its products.
-    fn by_columns(&self, x: &Tensor) -> Result<Tensor> {
-        self.products(x, |x| x.unsqueeze(x.rank() - 1))
+    /// The same, channel j of a head for column j of its products: `(.., heads, 1, c)`.
+    fn columns(&self, x: &Tensor) -> Result<Tensor> {
+        by_heads(x, [1, self.head_dim])
     }
 
-    fn products(&self, x: &Tensor, along: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
-        let width = self.head_dim;
-        if width == 1 {
-            return Ok(x.clone());
-        }
-        let mut shape = x.dims()[..x.rank() - 1].to_vec();
-        shape.extend([x.dim(D::Minus1)? / width, width]);
-        let x = along(&x.reshape(shape.as_slice())?)?;
-        shape.push(width);
-        x.broadcast_as(shape)?.contiguous()?.flatten_from(x.rank() - 3)
+    /// Rows or columns of products, repeated for each product: `(.., d c)`.
+    fn repeated(&self, x: &Tensor) -> Result<Tensor> {
+        let mut shape = x.dims().to_vec();
+        let last = shape.len() - 3;
+        shape[last + 1..].fill(self.head_dim);
+        x.broadcast_as(shape)?.contiguous()?.flatten_from(last)
+    }
+
+    /// Products k vᵀ of each head, `(.., d c)`.
+    fn outer(&self, k: &Tensor, v: &Tensor) -> Result<Tensor> {
+        let products = (Expression::of(&self.rows(k)?) * Expression::of(&self.columns(v)?)).tensor()?;
+        let leading = &k.dims()[..k.rank() - 1];
+        ops::reshape(&products, [leading, &[k.dim(D::Minus1)? * self.head_dim]].concat())
     }
 
     /// Feedthrough of each product, `(d c)`.
@@ -152,25 +155,28 @@ impl H3 {
         let (k, v) = (&maps.all[0], &maps.all[1]);
         let shifted = ops::causal_conv1d(k, &self.shift_kernel()?, None)?;
         let shifted = ops::add_scaled(&shifted, k, &self.shift_d)?;
-        let x = (self.by_rows(&shifted)? * self.by_columns(v)?)?;
+        let x = self.outer(&shifted, v)?;
         Ok((x, maps.queried.swap_remove(0)))
     }
 
     /// y for the output o of the diagonal SSM and x, `(.., d c)` each, and q `(.., d)` at the same positions.
     fn readout(&self, o: &Tensor, x: &Tensor, q: &Tensor) -> Result<Tensor> {
         let o = ops::add_scaled(o, x, &self.skip()?)?;
-        let read = (self.by_rows(q)? * o)?;
+        let o = by_heads(&o, [self.head_dim; 2])?;
+        let read = (Expression::of(&self.rows(q)?) * Expression::of(&o)).tensor()?;
         let read = match self.head_dim {
             1 => read,
-            width => {
-                let mut shape = q.dims()[..q.rank() - 1].to_vec();
-                shape.extend([q.dim(D::Minus1)? / width, width, width]);
-                let last = shape.len() - 2;
-                read.reshape(shape)?.sum(last)?.flatten_from(last - 1)?
-            }
+            _ => read.sum(read.rank() - 2)?,
         };
+        let read = ops::reshape(&read, q.shape())?;
         linear(&read, &self.out[0], Some(&self.out[1]))
     }
+}
+
+/// x `(.., heads · rows · columns)` as `(.., heads, rows, columns)`.
+fn by_heads(x: &Tensor, [rows, columns]: [usize; 2]) -> Result<Tensor> {
+    let (leading, width) = (&x.dims()[..x.rank() - 1], x.dim(D::Minus1)?);
+    ops::reshape(x, [leading, &[width / (rows * columns), rows, columns]].concat())
 }
 
 impl Mixer for H3 {
@@ -199,12 +205,12 @@ impl Mixer for H3 {
         // The last input is the constant 1, which carries the bias.
         let constant = Tensor::zeros((d, 1), x.dtype(), x.device())?;
         let value = Tensor::cat(&[&eye, &constant], 1)?;
-        let q = self.by_rows(&q)?;
+        let q = self.repeated(&self.rows(&q)?)?;
         let queries = Tensor::cat(&[&q, &q], 1)?;
         let skip = q.broadcast_mul(&self.skip()?)?;
         let skip = Tensor::cat(&[&skip, &skip.zeros_like()?], 1)?;
         let [w, bias] = &self.out;
-        let w = self.by_columns(w)?;
+        let w = self.repeated(&self.columns(w)?)?;
         Ok(Some(Inner {
             system: Ltv {
                 read: system.read.broadcast_mul(&queries.unsqueeze(2)?)?,
@@ -246,7 +252,7 @@ impl Recurrent for H3 {
         let taps = self.shift_kernel()?.t()?.unsqueeze(0)?; // (1, taps, d)
         let shifted = keys.broadcast_mul(&taps)?.sum(1)?;
         let shifted = ops::add_scaled(&shifted, &k, &self.shift_d)?;
-        let x = (self.by_rows(&shifted)? * self.by_columns(&v?)?)?;
+        let x = self.outer(&shifted, &v?)?;
         let (o, h) = self.ssm.step(&x, &state.0[0])?;
         let before = keys.dim(1)? - 1;
         *state = State::new(vec![h]);

@@ -20,8 +20,8 @@ use super::{
     in_range, Core, Entry, Family, Growth, Mixer, MixerOption, MixerSpec, MixerWork, Recurrent, State, StateNormPlace,
 };
 use crate::nn::{linear, linears, Cx, Init, Params, Tables};
-use crate::ops;
-use candle_core::{Result, Tensor, D};
+use crate::ops::{self, Expression};
+use candle_core::{Result, Tensor};
 
 pub(super) const ENTRY: Entry = Entry {
     name: "ttt-linear",
@@ -95,22 +95,6 @@ struct HeadTokens {
     k: Tensor,
     v: Tensor,
     eta: Tensor,
-}
-
-/// Normalised input of a layer norm, and 1/√(variance + ε), as its gradient needs them.
-struct NormCache {
-    x_hat: Tensor,
-    inv_std: Tensor,
-}
-
-impl NormCache {
-    /// Normalises z over its last axis.
-    fn new(z: &Tensor) -> Result<Self> {
-        let centred = z.broadcast_sub(&z.mean_keepdim(D::Minus1)?)?;
-        let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
-        let inv_std = (variance + EPS)?.sqrt()?.recip()?;
-        Ok(Self { x_hat: centred.broadcast_mul(&inv_std)?, inv_std })
-    }
 }
 
 impl TttLinear {
@@ -207,32 +191,34 @@ impl TttLinear {
         (base + &self.steps)?.relu()?.to_dtype(like.dtype())?.unsqueeze(1)
     }
 
-    /// A parameter `(d)` as `(1, heads, 1, e)`, for products with `(batch, heads, tokens, e)`.
-    fn per_head(&self, x: &Tensor, like: &Tensor) -> Result<Tensor> {
-        x.to_dtype(like.dtype())?.reshape((1, self.heads, 1, self.width))
+    /// γ and β of the layer norm inside the model as `(heads, 1, e)`, for products with `(batch, heads, tokens, e)`.
+    fn norm_of_heads(&self) -> [Expression; 2] {
+        self.norm.each_ref().map(|x| Expression::parameter_as(x, (self.heads, 1, self.width)))
     }
 
     /// η ∂ℓ/∂z of each token, `(batch, heads, tokens, e)`, for z = k W + b: the gradient of a squared error behind a
     /// layer norm.
     fn gradients(&self, tokens: &HeadTokens, [w, b]: [&Tensor; 2]) -> Result<Tensor> {
-        let z = ops::matmul(&tokens.k, w)?.broadcast_add(b)?;
-        let NormCache { x_hat, inv_std } = NormCache::new(&z)?;
-        let [gamma, beta] = [&self.norm[0], &self.norm[1]];
-        let gamma = self.per_head(gamma, &x_hat)?;
-        let normed = x_hat.broadcast_mul(&gamma)?.broadcast_add(&self.per_head(beta, &x_hat)?)?;
-        let grad_x_hat = (normed - (&tokens.v - &tokens.k)?)?.broadcast_mul(&gamma)?;
-        let projection = (&grad_x_hat * &x_hat)?.mean_keepdim(D::Minus1)?;
-        let centred = grad_x_hat.broadcast_sub(&grad_x_hat.mean_keepdim(D::Minus1)?)?;
-        let grad_z = (centred - x_hat.broadcast_mul(&projection)?)?.broadcast_mul(&inv_std)?;
-        grad_z.broadcast_mul(&tokens.eta)
+        let mean = |x: &Expression| x.row_sum() * (1.0 / self.width as f64);
+        let [k, v, eta] = [&tokens.k, &tokens.v, &tokens.eta].map(Expression::of);
+        let [gamma, beta] = self.norm_of_heads();
+        let z = Expression::of(&ops::matmul(&tokens.k, w)?) + Expression::of(b);
+        let centred = &z - &mean(&z);
+        let inv_std = (mean(&centred.sqr()) + EPS).sqrt().recip();
+        let x_hat = centred * inv_std.clone();
+        let normed = &x_hat * &gamma + beta;
+        let grad_x_hat = (normed - (v - k)) * gamma;
+        let projection = mean(&(&grad_x_hat * &x_hat));
+        let centred = &grad_x_hat - &mean(&grad_x_hat);
+        ((centred - x_hat * projection) * inv_std * eta).tensor()
     }
 
     /// o = q + LN(z), `(batch, heads, tokens, e)`.
     fn output(&self, q: &Tensor, z: &Tensor) -> Result<Tensor> {
         let [one, zero] = &self.identity_norm;
-        let x_hat = ops::layer_norm(z, one, zero, EPS)?;
-        let normed = x_hat.broadcast_mul(&self.per_head(&self.norm[0], &x_hat)?)?;
-        q + normed.broadcast_add(&self.per_head(&self.norm[1], &x_hat)?)?
+        let x_hat = Expression::of(&ops::layer_norm(z, one, zero, EPS)?);
+        let [gamma, beta] = self.norm_of_heads();
+        (Expression::of(q) + (x_hat * gamma + beta)).tensor()
     }
 
     /// o of a mini-batch, or of the first tokens of one; updates the model w, b after a complete one.
@@ -243,8 +229,10 @@ impl TttLinear {
         let mask = lower_triangle(count, &g)?.broadcast_mul(&t)?;
         let keys = tokens.k.t()?.contiguous()?;
         // The bias acts as a weight of a key element that is always 1.
-        let scores = (ops::matmul(&tokens.q, &keys)? + 1.0)?.broadcast_mul(&mask)?; // (batch, heads, tokens, tokens)
-        let z = (ops::matmul(&tokens.q, w)?.broadcast_add(b)? - ops::matmul(&scores, &g)?)?;
+        let products = [ops::matmul(&tokens.q, &keys)?, ops::matmul(&tokens.q, w)?];
+        let [q_k, q_w] = products.each_ref().map(Expression::of);
+        let scores = ((q_k + 1.0) * Expression::of(&mask)).tensor()?; // (batch, heads, tokens, tokens)
+        let z = (q_w + Expression::of(b) - Expression::of(&ops::matmul(&scores, &g)?)).tensor()?;
         if count == self.mini_batch() {
             let g = g.broadcast_mul(&t.narrow(0, count - 1, 1)?)?;
             *b = b.broadcast_sub(&g.sum_keepdim(2)?)?;
