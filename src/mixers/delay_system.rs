@@ -3,7 +3,7 @@
 
 use super::s4::impulse_response;
 use super::MixerSpec;
-use crate::nn::Params;
+use crate::nn::{Params, Tables};
 use candle_core::{DType, Device, Result, Tensor};
 use std::cell::{OnceCell, RefCell};
 
@@ -23,15 +23,30 @@ pub(super) struct DelaySystem {
     pub order: usize,
     theta: f64,
     discrete: OnceCell<[Tensor; 2]>,
+    /// The same in the type and on the device of the model.
+    of_model: OnceCell<[Tensor; 2]>,
     /// Longest kernel so far, `(n, len)`.
     kernel: RefCell<Option<Tensor>>,
+    /// Kernels in the type and on the device of the model.
+    kernels: Tables<Tensor>,
 }
 
 impl DelaySystem {
     /// The system of `order` coefficients over `theta` tokens, whose matrices count among the constants of `params`.
     pub fn new(order: usize, theta: f64, params: &Params) -> Self {
         params.count_constant("delay", MATRICES * (order + 1) * (order + 1));
-        Self { order, theta, discrete: OnceCell::new(), kernel: RefCell::default() }
+        Self::of(order, theta)
+    }
+
+    fn of(order: usize, theta: f64) -> Self {
+        Self {
+            order,
+            theta,
+            discrete: OnceCell::new(),
+            of_model: OnceCell::new(),
+            kernel: RefCell::default(),
+            kernels: Tables::default(),
+        }
     }
 
     /// Ā `(n, n)` and B̄ `(n, 1)`: blocks of e^[[A, B], [0, 0]], the zero-order hold over one token, with
@@ -60,16 +75,30 @@ impl DelaySystem {
         Ok(self.discrete.get_or_init(|| [a, b]))
     }
 
+    /// [`Self::discrete`] in the type and on the device of the model's tensors, of which `like` is one.
+    pub fn discrete_like(&self, like: &Tensor) -> Result<&[Tensor; 2]> {
+        if let Some(found) = self.of_model.get() {
+            return Ok(found);
+        }
+        let [a, b] = self.discrete()?.each_ref().map(|x| x.to_dtype(like.dtype())?.to_device(like.device()));
+        let moved = [a?, b?];
+        Ok(self.of_model.get_or_init(|| moved))
+    }
+
     /// Ā m + B̄ x of each signal, for m `(batch, inputs, n)` and x `(batch, inputs)`.
     pub fn advance(&self, m: &Tensor, x: &Tensor) -> Result<Tensor> {
-        let [a, b] = self.discrete()?;
-        let like_m = |matrix: Tensor| matrix.contiguous()?.to_dtype(m.dtype())?.to_device(m.device());
-        let (a, b) = (like_m(a.t()?)?, like_m(b.t()?)?);
+        let [a, b] = self.discrete_like(m)?;
+        let (a, b) = (a.t()?.contiguous()?, b.t()?.contiguous()?);
         m.broadcast_matmul(&a)? + x.unsqueeze(2)?.broadcast_mul(&b.unsqueeze(0)?)?
     }
 
-    /// Impulse response Ā^l B̄ for l < `len`, `(n, len)`.
-    pub fn kernel(&self, len: usize) -> Result<Tensor> {
+    /// Impulse response Ā^l B̄ for l < `len`, `(n, len)`, in the type and on the device of `like`, a tensor of the model.
+    pub fn kernel_like(&self, len: usize, like: &Tensor) -> Result<Tensor> {
+        self.kernels.of(len, || self.kernel(len)?.to_dtype(like.dtype())?.to_device(like.device()))
+    }
+
+    /// The same in f64 on the CPU.
+    fn kernel(&self, len: usize) -> Result<Tensor> {
         let mut longest = self.kernel.borrow_mut();
         let enough = longest.as_ref().filter(|k| k.dims()[1] >= len);
         let kernel = match enough {
@@ -115,7 +144,7 @@ mod tests {
     #[test]
     fn the_memory_holds_a_slow_input_for_theta_tokens() {
         const LEN: usize = 600;
-        let delay = DelaySystem { order: 12, theta: 100.0, discrete: OnceCell::new(), kernel: RefCell::default() };
+        let delay = DelaySystem::of(12, 100.0);
         let wave = |t: f64| (0.05 * t).sin();
         let kernel = delay.kernel(LEN).unwrap().to_vec2::<f64>().unwrap();
         for (fraction, read) in [(0.0, [1.0, -1.0]), (1.0, [1.0, 1.0])] {

@@ -99,7 +99,7 @@ impl Mixer for Lmu {
         let (inputs, n) = (self.bu.elem_count(), self.delay.order);
         let x = linear(u, &self.wu, Some(&self.bu))?.unsqueeze(3)?; // (batch, seq_len, inputs, 1)
         let x = x.broadcast_as((batch, seq_len, inputs, n))?.contiguous()?;
-        let kernel = self.delay.kernel(seq_len)?.to_dtype(self.bu.dtype())?.to_device(self.bu.device())?;
+        let kernel = self.delay.kernel_like(seq_len, &self.bu)?;
         let kernel = Tensor::cat(&vec![&kernel; inputs], 0)?; // (inputs · n, seq_len)
         let m = ops::long_conv(&x.flatten_from(2)?, &kernel)?; // (batch, seq_len, inputs · n)
         self.readout(&cx.select(&m)?, &cx.select(u)?)

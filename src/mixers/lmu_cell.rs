@@ -71,11 +71,10 @@ impl LmuCell {
     /// Substitutes x_i in m_i, and m_i in y_i, so that a step is one product with s_{i-1}.
     fn joint_step(&self) -> Result<JointStep> {
         let inputs = self.ex.dim(0)?;
-        let [a, b] = self.delay.discrete()?;
+        let [a, b] = self.delay.discrete_like(&self.ex)?;
         // Ā and B̄ of each signal on the diagonal of a matrix over all signals.
         let blocks = |of_one: &Tensor| -> Result<Tensor> {
             let (rows, columns) = of_one.dims2()?;
-            let of_one = of_one.to_dtype(self.ex.dtype())?.to_device(self.ex.device())?;
             let eye = Tensor::eye(inputs, of_one.dtype(), of_one.device())?.reshape((inputs, 1, inputs, 1))?;
             let all = eye.broadcast_mul(&of_one.reshape((1, rows, 1, columns))?)?;
             all.reshape((inputs * rows, inputs * columns))

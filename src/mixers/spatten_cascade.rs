@@ -16,7 +16,7 @@ use super::rotary::RotaryPositions;
 use super::{Carried, Importance, Mixer, MixerSpec, Recurrent, State};
 use crate::nn::{Cx, Params};
 use crate::ops::Weights;
-use candle_core::{bail, DType, Result, Tensor, D};
+use candle_core::{bail, DType, Device, Result, Tensor, D};
 
 /// Share of the layers, from the first on, that keep all tokens, and the one that keep all heads.
 const UNPRUNED: [f64; 2] = [0.15, 0.3];
@@ -247,8 +247,13 @@ fn largest(x: &Tensor, of_row: impl Fn(usize) -> (usize, Option<usize>)) -> Resu
 /// Sums of the rows of x `(1, rows, width)` up to each of them, in front of which the sums are `before` `(1, width)` or
 /// narrower.
 fn sums_so_far(x: &Tensor, before: &Tensor) -> Result<Tensor> {
-    let rows: Vec<Vec<f64>> = x.squeeze(0)?.detach().to_dtype(DType::F64)?.to_vec2()?;
-    let mut sums: Vec<f64> = before.flatten_all()?.to_dtype(DType::F64)?.to_vec1()?;
+    let on_host = |x: &Tensor| x.detach().to_device(&Device::Cpu)?.to_dtype(DType::F64);
+    let rows: Vec<Vec<f64>> = on_host(&x.squeeze(0)?)?.to_vec2()?;
+    // Before the first query there are no sums, and a GPU has no tensors without elements.
+    let mut sums: Vec<f64> = match before.elem_count() {
+        0 => Vec::new(),
+        _ => on_host(&before.flatten_all()?)?.to_vec1()?,
+    };
     sums.resize(x.dim(2)?, 0.0);
     let mut so_far: Vec<f64> = Vec::with_capacity(x.elem_count());
     for row in &rows {

@@ -139,6 +139,29 @@ fn every_mixer_trains_and_can_be_recorded() {
     });
 }
 
+/// A recording may upload small tables alone: larger ones are made by the steps before it.
+#[test]
+fn large_tables_are_made_before_a_step_is_recorded() {
+    let Some(mock) = Mock::of("large_tables_are_made_before_a_step_is_recorded") else { return };
+    let sizes = "--d 16 --n 64 --seq-len 64 --vocab-size 256 --train-examples 320 --test-examples 8";
+    let sizes: Vec<&str> = sizes.split(' ').collect();
+    let out = mock.results("lmu");
+    let run = ["mqar", "--preset", "smoke", "--device", "cuda", "--mixer", "lmu", "--out", &out];
+    let ran = mock.run(&[], &[&run[..], &sizes].concat());
+    assert!(!ran.graphs.is_empty(), "{}", ran.text);
+}
+
+/// Steps of this mixer read sums on the host, and cannot be recorded.
+#[test]
+fn a_mixer_that_reads_its_sums_on_the_host_trains() {
+    let Some(mock) = Mock::of("a_mixer_that_reads_its_sums_on_the_host_trains") else { return };
+    let out = mock.results("spatten");
+    let run =
+        ["mqar", "--preset", "smoke", "--device", "cuda", "--mixer", "spatten", "--variant", "cascade", "--out", &out];
+    let ran = mock.run(&[], &run);
+    assert!(ran.text.contains("of the test answers right"), "{}", ran.text);
+}
+
 /// Calls `work` with each text, two at a time.
 fn for_each_in_parallel(texts: &[&str], work: impl Fn(&str) + Sync) {
     let next = AtomicUsize::new(0);
