@@ -20,8 +20,8 @@
 //! the string.
 
 use super::limits::{Length, Rule};
-use super::synthetic::{CopyForm, Synthetic, SyntheticSettings};
-use super::{NoSkill, TaskEntry};
+use super::synthetic::{CopyForm, Synthetic, SyntheticSettings, WithoutSkill};
+use super::{TaskEntry, NO_COPYING};
 use crate::ops::rng::Rng;
 
 pub(super) const ENTRY: TaskEntry = COPYING.entry(
@@ -54,9 +54,10 @@ const COPYING: Synthetic = Synthetic {
     optional: &["copy_tokens", "key_tokens"],
     rules,
     answers,
-    guess: |settings| {
-        let guess = NoSkill::guess(settings.v().saturating_sub(SPECIAL), "tokens of a string");
-        NoSkill { label: "no copying", ..guess }
+    without_skill: WithoutSkill::MostShown {
+        token: "the most frequent token left in the string",
+        label: NO_COPYING,
+        vote,
     },
     details,
     draw,
@@ -99,6 +100,17 @@ fn string(settings: &SyntheticSettings, seq_len: usize) -> usize {
         CopyForm::Delayed | CopyForm::String => k,
         CopyForm::SuffixLookup => seq_len.saturating_sub(n + k - 1),
         CopyForm::PrefixLookup => seq_len.saturating_sub(n + k),
+    }
+}
+
+/// A token of the string is an answer to come, and one that is read behind the marker of a copy is one no longer.
+fn vote(settings: &SyntheticSettings, _token: u32, at: usize, seq_len: usize) -> i32 {
+    let first = if form(settings) == CopyForm::PrefixLookup { key(settings) } else { 0 };
+    let read = seq_len + 1 - answers(settings, seq_len);
+    match form(settings) {
+        _ if (first..first + string(settings, seq_len)).contains(&at) => 1,
+        CopyForm::String if at >= read => -1,
+        _ => 0,
     }
 }
 

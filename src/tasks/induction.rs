@@ -10,8 +10,8 @@
 //! ⊢ is token 0, all others are 1 .. V - 1. The paper's sizes are L = 30, V = 20, 5,000 training and 500 test examples.
 
 use super::limits::{Length, Rule};
-use super::synthetic::{Synthetic, SyntheticSettings};
-use super::TaskEntry;
+use super::synthetic::{Synthetic, SyntheticSettings, WithoutSkill};
+use super::{TaskEntry, NO_RECALL};
 use crate::ops::rng::Rng;
 
 pub(super) const ENTRY: TaskEntry = INDUCTION.entry(
@@ -25,8 +25,18 @@ pub(super) const ENTRY: TaskEntry = INDUCTION.entry(
     |config| Synthetic::read(&INDUCTION, config),
 );
 
-const INDUCTION: Synthetic =
-    Synthetic { name: "induction", title: "induction heads", rules, draw, ..Synthetic::ONE_ANSWER };
+const INDUCTION: Synthetic = Synthetic {
+    name: "induction",
+    title: "induction heads",
+    rules,
+    draw,
+    without_skill: WithoutSkill::MostShown {
+        token: "the token shown most often",
+        label: NO_RECALL,
+        vote: |_, token, _, _| i32::from(token != SPECIAL),
+    },
+    ..Synthetic::ONE_ANSWER
+};
 
 /// The special token ⊢.
 const SPECIAL: u32 = 0;
@@ -95,6 +105,12 @@ mod tests {
         assert!(answers.into_iter().eq(1..20));
         let places: BTreeSet<Option<usize>> = examples().map(|e| e.tokens.iter().position(|t| *t == SPECIAL)).collect();
         assert!(places.into_iter().eq((0..28).map(Some)));
+    }
+
+    #[test]
+    fn the_token_shown_most_often_is_right_at_a_seventh() {
+        let found = INDUCTION.of(&paper(20, 30)).without_skill().unwrap();
+        assert!((found.accuracy - 0.145).abs() < 0.01, "{}", found.accuracy);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod limits;
 mod lines;
 pub mod lra;
 mod mad;
+mod most_shown;
 pub mod mqar;
 mod parquet;
 mod pixels;
@@ -166,14 +167,14 @@ pub trait Task {
 pub struct NoSkill {
     /// Accuracy from 0 to 1.
     pub accuracy: f64,
-    /// Description of the predictor: `position alone`, or a guess among a number of answers.
+    /// Description of the predictor: `position alone`, `the value shown most often`, or a guess among a number of answers.
     pub predictor: String,
     /// Name of the baseline in tables and pictures: `no ` and the skill, such as `no recall`.
     pub label: &'static str,
 }
 
 impl NoSkill {
-    /// Best guess, without recall, among all `answers` of the kind `called`.
+    /// Guess, without recall, among all `answers` of the kind `called`.
     fn guess(answers: usize, called: &str) -> Self {
         Self {
             accuracy: 1.0 / answers as f64,
@@ -202,6 +203,9 @@ pub const NO: &str = "no ";
 
 /// Label of the accuracy without recall.
 const NO_RECALL: &str = "no recall";
+
+/// Label of the accuracy without copying.
+const NO_COPYING: &str = "no copying";
 
 /// Progress of the preparation of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

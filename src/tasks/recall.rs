@@ -12,8 +12,8 @@
 //! examples.
 
 use super::limits::{Length, Rule};
-use super::synthetic::{Synthetic, SyntheticSettings};
-use super::TaskEntry;
+use super::synthetic::{Synthetic, SyntheticSettings, WithoutSkill};
+use super::{TaskEntry, NO_RECALL};
 use crate::ops::rng::Rng;
 
 pub(super) const ENTRY: TaskEntry = RECALL.entry(
@@ -27,8 +27,18 @@ pub(super) const ENTRY: TaskEntry = RECALL.entry(
     |config| Synthetic::read(&RECALL, config),
 );
 
-const RECALL: Synthetic =
-    Synthetic { name: "recall", title: "associative recall", rules, draw, ..Synthetic::ONE_ANSWER };
+const RECALL: Synthetic = Synthetic {
+    name: "recall",
+    title: "associative recall",
+    rules,
+    draw,
+    without_skill: WithoutSkill::MostShown {
+        token: "the value shown most often",
+        label: NO_RECALL,
+        vote: |settings, token, _, _| i32::from(token as usize >= settings.v() / 2),
+    },
+    ..Synthetic::ONE_ANSWER
+};
 
 fn rules(settings: &SyntheticSettings, length: Length) -> Vec<Rule> {
     let vocab_size = settings.v();
@@ -116,6 +126,13 @@ mod tests {
         assert!(asked.into_iter().eq(0..5));
         let answers: BTreeSet<u32> = examples().map(|e| e.answers[0]).collect();
         assert!(answers.into_iter().eq(5..10));
+    }
+
+    #[test]
+    fn the_value_shown_most_often_is_right_at_two_fifths() {
+        let found = RECALL.of(&paper(10, 20)).without_skill().unwrap();
+        assert!((found.accuracy - 0.437).abs() < 0.01, "{}", found.accuracy);
+        assert_eq!((found.label, &*found.predictor), ("no recall", "the value shown most often"));
     }
 
     #[test]

@@ -215,7 +215,7 @@ pub struct Batch<'a> {
 impl Dataset {
     /// Generates the sequences of `form` with the indices `examples`. `draw` fills the tokens and the answers of a
     /// sequence from the stream of its index under `rng`.
-    fn drawn(
+    pub(super) fn drawn(
         rng: &Rng,
         examples: Range<usize>,
         form: &SequenceForm,

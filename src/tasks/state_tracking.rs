@@ -12,7 +12,7 @@
 
 use super::groups::Group;
 use super::limits::{Length, Rule};
-use super::synthetic::{Synthetic, SyntheticSettings};
+use super::synthetic::{Synthetic, SyntheticSettings, WithoutSkill};
 use super::{NoSkill, TaskEntry};
 use crate::ops::rng::Rng;
 use std::sync::OnceLock;
@@ -44,7 +44,7 @@ const STATE_TRACKING: Synthetic = Synthetic {
     rules,
     vocabulary: |settings| group(settings).order(),
     answers: |_, seq_len| seq_len,
-    guess,
+    without_skill: WithoutSkill::Computed(guess),
     details: |settings| [format!(", {}", group(settings).title()), format!("/{}", group(settings).name())],
     draw,
     ..Synthetic::ONE_ANSWER

@@ -2,8 +2,9 @@
 
 use super::groups::Group;
 use super::limits::{self, Length, Rule, SequenceLengths};
+use super::most_shown::{self, Questions};
 use super::splits::SequenceForm;
-use super::{Dataset, ExampleSizes, ExamplesMade, NoSkill, Objective, Splits, Task, TaskEntry};
+use super::{Dataset, ExampleSizes, ExamplesMade, NoSkill, Objective, Splits, Task, TaskEntry, NO_RECALL};
 use crate::config::TaskConfig;
 use crate::error::{refuse, Result};
 use crate::ops::rng::Rng;
@@ -28,7 +29,7 @@ pub(super) struct Synthetic {
     /// Number of answers, at the last positions of a sequence of a length.
     pub answers: fn(&SyntheticSettings, usize) -> usize,
     /// Prediction without the skill that the task tests.
-    pub guess: fn(&SyntheticSettings) -> NoSkill,
+    pub without_skill: WithoutSkill,
     /// Settings beside the length in a sentence, such as `, 8 tokens`, and in a list, such as `/8`.
     pub details: fn(&SyntheticSettings) -> [String; 2],
     /// Fills the tokens of one example, each below V, and its answers, the labels of the last tokens.
@@ -36,7 +37,7 @@ pub(super) struct Synthetic {
 }
 
 impl Synthetic {
-    /// Task of one answer, a guess at which is among all tokens.
+    /// Task of one answer, which is shown before the question.
     pub const ONE_ANSWER: Self = Self {
         name: "",
         title: "",
@@ -45,10 +46,29 @@ impl Synthetic {
         rules: |_, _| Vec::new(),
         vocabulary: |settings| settings.vocab_size.unwrap_or(0),
         answers: |_, _| 1,
-        guess: |settings| NoSkill::guess(settings.vocab_size.unwrap_or(0), "tokens"),
+        without_skill: WithoutSkill::MostShown {
+            token: "the token shown most often",
+            label: NO_RECALL,
+            vote: |_, _, _, _| 1,
+        },
         details: |_| [String::new(), String::new()],
         draw: |_, _, _, _| {},
     };
+}
+
+/// Prediction without the skill that a task tests.
+#[derive(Debug)]
+pub(super) enum WithoutSkill {
+    /// The [token shown most often](super::most_shown).
+    MostShown {
+        /// Description of the token.
+        token: &'static str,
+        label: &'static str,
+        /// Vote of a token, by its position and the length of the sequence.
+        vote: fn(&SyntheticSettings, u32, usize, usize) -> i32,
+    },
+    /// One that follows from the settings.
+    Computed(fn(&SyntheticSettings) -> NoSkill),
 }
 
 /// Fields of a task with one answer.
@@ -242,7 +262,29 @@ impl Task for SyntheticRun {
     }
 
     fn without_skill(&self) -> Option<NoSkill> {
-        Some((self.task.guess)(&self.settings))
+        let s = &self.settings;
+        match &self.task.without_skill {
+            WithoutSkill::Computed(prediction) => Some(prediction(s)),
+            WithoutSkill::MostShown { token, label, vote } => {
+                self.check().ok()?;
+                let [_, form] = &self.forms();
+                let alike = SyntheticSettings {
+                    data_seed: 0,
+                    train_examples: 0,
+                    val_examples: 0,
+                    test_examples: 0,
+                    ..s.clone()
+                };
+                let questions = Questions {
+                    of: format!("{} {alike:?}", self.task.name),
+                    form,
+                    vocab_size: self.vocabulary(),
+                    draw: |rng: &mut Rng, tokens: &mut [u32], answers: &mut [u32]| self.draw(rng, tokens, answers),
+                };
+                let accuracy = most_shown::accuracy(&questions, |at, token| vote(s, token, at, form.seq_len));
+                Some(NoSkill { accuracy, predictor: (*token).to_owned(), label })
+            }
+        }
     }
 
     fn label(&self) -> String {

@@ -13,12 +13,6 @@ pub(super) const LEAST_TOKENS: usize = 2 * LONGEST + 1;
 /// Shortest example that shows and asks for the longest pair, whatever the seed; its last token is an answer only.
 pub(super) const LEAST_LENGTH: usize = 4 * LONGEST + 1;
 
-/// Number of tokens of values in a vocabulary of `v`.
-pub(super) fn values(v: usize) -> usize {
-    let ids = v.saturating_sub(1);
-    ids - ids / 2
-}
-
 /// Fills an example: pairs of a key and a value that it keeps, one of which is planted and asked for at the end, behind
 /// padding. Keys have one to three different tokens in training and three in tests, values one to three in both. The
 /// answers of tests are the tokens of values whose key was shown before.

@@ -177,7 +177,8 @@ impl Task for MadSettings {
     }
 
     fn without_skill(&self) -> Option<NoSkill> {
-        Some(self.skill.guess(&self.skill_sizes()))
+        self.check().ok()?;
+        Some(self.skill.without_skill(&self.skill_sizes()))
     }
 
     fn has_macro_accuracy(&self) -> bool {

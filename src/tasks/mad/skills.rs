@@ -3,9 +3,10 @@
 use super::fuzzy;
 use crate::ops::rng::Rng;
 use crate::tasks::limits::{Length, Rule};
+use crate::tasks::most_shown::{self, Questions};
 use crate::tasks::selective_copying::scatter;
 use crate::tasks::splits::{SequenceForm, NO_ANSWER};
-use crate::tasks::NoSkill;
+use crate::tasks::{NoSkill, NO_COPYING, NO_RECALL};
 use serde::{Deserialize, Serialize};
 
 /// Skill that a task tests.
@@ -139,15 +140,14 @@ impl Skill {
         }
     }
 
-    /// Prediction without the skill, over all answers: a guess among all values that an answer may have.
-    pub fn guess(self, settings: &SkillSizes) -> NoSkill {
+    /// Prediction without the skill, over all answers, for sizes that the rules allow.
+    pub fn without_skill(self, settings: &SkillSizes) -> NoSkill {
         let v = settings.vocab_size;
         let of = |answers: usize, called: &str, label| NoSkill { label, ..NoSkill::guess(answers.max(1), called) };
         match self {
-            Self::Recall => of(v / 2, "values", "no recall"),
-            Self::NoisyRecall => of(v.saturating_sub(NOISE_TOKENS) / 2, "values", "no recall"),
-            Self::FuzzyRecall => of(fuzzy::values(v), "tokens of values", "no recall"),
-            Self::Copying => of(v.saturating_sub(2), "tokens that may be copied", "no copying"),
+            Self::Recall | Self::NoisyRecall => self.most_shown(settings, "the value shown most often", NO_RECALL),
+            Self::FuzzyRecall => self.most_shown(settings, "the token shown most often in values", NO_RECALL),
+            Self::Copying => self.most_shown(settings, "the token shown most often", NO_COPYING),
             Self::Compression => {
                 let (seq_len, guess) = (settings.tested as f64, 1.0 / v.saturating_sub(1).max(1) as f64);
                 NoSkill {
@@ -158,6 +158,26 @@ impl Skill {
             }
             Self::Memorization => of(memorized(v).len() / 2, "values", "no memorization"),
         }
+    }
+
+    /// Prediction by the token that is shown most often of those that may be an answer.
+    fn most_shown(self, settings: &SkillSizes, token: &str, label: &'static str) -> NoSkill {
+        let draw = self.generator(settings);
+        let questions = Questions {
+            of: format!("{self:?} {:?}", SkillSizes { data_seed: 0, ..*settings }),
+            form: &self.form(settings, settings.tested),
+            vocab_size: settings.vocab_size,
+            draw: |rng: &mut Rng, tokens: &mut [u32], answers: &mut [u32]| draw(rng, tokens, answers, false),
+        };
+        let v = settings.vocab_size as u32;
+        let answers = match self {
+            Self::NoisyRecall => (v - NOISE_TOKENS as u32) / 2..v - NOISE_TOKENS as u32,
+            Self::FuzzyRecall => (v - 1) / 2..v - 1,
+            Self::Copying => 0..v - 2,
+            _ => v / 2..v,
+        };
+        let accuracy = most_shown::accuracy(&questions, |_, token| i32::from(answers.contains(&token)));
+        NoSkill { accuracy, predictor: token.to_owned(), label }
     }
 
     /// Function that draws the examples of a task.

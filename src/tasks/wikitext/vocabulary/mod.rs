@@ -373,7 +373,7 @@ fn fits(model: &WikitextConfig, ids: usize) -> Result<()> {
     if ids <= rows {
         return Ok(());
     }
-    refuse!(flag "--tokenizer" = model.tokenizer, "has {ids} ids, but the model has rows for {rows}: give the tokenizer that it was trained with, by this flag or as tokenizer.json beside the weights")
+    refuse!(flag "--tokenizer" = model.tokenizer, "has {ids} ids, but the model has rows for {rows}: give the tokenizer that it was trained with, by this flag or as tokenizer.json beside the weights, without which dsf assumes gpt-neox")
 }
 
 /// Tokenizer as typed: `bytes`, `gpt-neox`, or the path of a file.
