@@ -52,9 +52,9 @@ dist: $(VENV)/bin/maturin # builds archives and Python packages for Linux and ma
 	.ci/dist.sh $(TARGETS)
 
 CUDA_NAME = dsf-cuda-$$($(MAKE) -s version)-x86_64-unknown-linux-gnu
+dist-cuda: export DSF_CUDA_PROFILE = dist-cuda
 dist-cuda: cuda build # packs dsf-cuda for Linux on x86-64 in dist/; it needs the glibc of this machine or a later one
-	strip -o target/cuda/dsf-cuda-stripped target/cuda/dsf-cuda
-	.ci/archive.sh $(CUDA_NAME) target/cuda/dsf-cuda-stripped target/release/dsf
+	.ci/archive.sh $(CUDA_NAME) target/cuda/dsf-cuda target/release/dsf
 	cd dist && find . -name 'dsf-*' -printf '%P\n' | sort | xargs sha256sum > SHA256SUMS
 
 version:    # prints the version

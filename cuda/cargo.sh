@@ -4,6 +4,7 @@
 # in target/release, where they are compiled once.
 #   COMPUTE_CAP=75          GPUs from Turing on; the default, 80, is Ampere and has bf16
 #   DSF_CUDA_ARCHS=80,90    our kernels for these GPUs only, for faster builds
+#   DSF_CUDA_PROFILE=dist-cuda    the profile of a release, which is smaller and takes longer to build
 #   DSF_CUDA_QUICK=1        a binary for the mock driver: it and Candle's kernels are compiled without
 #                           optimisation, and the project's packages by clippy, whose warnings are errors
 set -euo pipefail
@@ -29,7 +30,7 @@ runtime=$(find -L "$root/lib64" "$root/lib" "$root"/targets/*/lib "$root"/lib/*-
 ln -sfn "$runtime" "$links/libcudart.a"
 
 export CUDA_HOME=$root DSF_NVCC=$root/bin/nvcc NVCC=$target/nvcc-$major.$minor PATH=$root/bin:$PATH
-settings=()
+settings=() profile=${DSF_CUDA_PROFILE:-release}
 if [ -n "${DSF_CUDA_QUICK:-}" ]; then
     # Without -q, since grep would close the pipe early, and the write error of the compiler would count as failure.
     if "$DSF_NVCC" --help | grep -- --Ofast-compile >/dev/null; then NVCC+=-quick; fi
@@ -40,10 +41,12 @@ if [ -n "${DSF_CUDA_QUICK:-}" ]; then
     export RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings
 else
     # Code that the default build does not share only launches kernels, and is compiled for size, which is as fast.
-    settings+=(--config "profile.release.package.candle-core.codegen-units=1")
-    for package in candle-core candle-nn cudarc dsf; do
-        settings+=(--config "profile.release.package.$package.opt-level='s'")
-    done
+    if [ "$profile" = release ]; then
+        settings+=(--config "profile.release.package.candle-core.codegen-units=1")
+        for package in candle-core candle-nn cudarc dsf; do
+            settings+=(--config "profile.release.package.$package.opt-level='s'")
+        done
+    fi
     # From 1.90 on, rustc uses the linker lld on this system, which can merge identical functions: see rustc.sh.
     minor_of_rustc=$(rustc -V | cut -d. -f2)
     case $(uname -sm) in "Linux x86_64") [ "$minor_of_rustc" -lt 90 ] || export DSF_CUDA_FOLD=1 ;; esac
@@ -62,15 +65,15 @@ command=$1
 shift
 if [ "$command" = build ]; then
     # Cargo writes both binaries to one path. The binary of the default build is restored, since a sweep may be using it.
-    plain=$PWD/target/release/dsf
+    plain=$PWD/target/$profile/dsf
     kept=$target/dsf-without
     rm -f "$kept"
     [ ! -e "$plain" ] || ln "$plain" "$kept"
     trap '[ "$kept" -ef "$plain" ] || [ ! -e "$kept" ] || mv -f "$kept" "$plain"; rm -f "$kept"' EXIT
-    cargo "${settings[@]}" build --release --locked --features cuda "$@"
+    cargo "${settings[@]}" build --profile "$profile" --locked --features cuda "$@"
     # Where nothing was to be built, cargo has linked the same file again.
     [ ! "$plain" -ef "$target/dsf-cuda" ] || rm -f "$plain"
     [ ! -e "$plain" ] || mv -f "$plain" "$target/dsf-cuda"
 else
-    exec cargo "${settings[@]}" "$command" --release --locked --features cuda "$@"
+    exec cargo "${settings[@]}" "$command" --profile "$profile" --locked --features cuda "$@"
 fi

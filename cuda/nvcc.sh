@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Wrapper of nvcc for cargo (NVCC); DSF_NVCC is the compiler. It replaces Candle's kernels for quantised models and
-# mixtures of experts by empty files: they take nine tenths of the compile time of its kernels, and nothing here runs them.
-# A program that calls one does not link, or does not find it. Candle's other kernels are embedded in the binary as PTX,
-# which the driver compiles. This script removes their kernels for f16 and f8, which nothing here uses, and comments and
-# blanks: a third of the text. It is called as nvcc-VERSION or nvcc-VERSION-quick: see cargo.sh.
+# mixtures of experts, for convolutions and for sorting by empty files: the first take nine tenths of the compile time of
+# its kernels, and nothing here runs them. A program that calls one does not link, or does not find it. Candle's other
+# kernels are embedded in the binary as PTX, which the driver compiles. This script removes their kernels for f16, f8 and
+# i64, which nothing here uses, and comments and blanks: half of the text. It is called as nvcc-VERSION or nvcc-VERSION-quick: see cargo.sh.
 arguments=("$@")
 texts=
 case $PWD in
@@ -11,7 +11,7 @@ case $PWD in
         for i in "${!arguments[@]}"; do
             case ${arguments[i]} in
                 --output-directory) texts=${arguments[i + 1]} ;;
-                *src/moe/*.cu | *src/mmq_gguf/*.cu | *src/mmvq_gguf.cu | *src/quantized.cu)
+                *src/moe/*.cu | *src/mmq_gguf/*.cu | *src/mmvq_gguf.cu | *src/quantized.cu | *src/conv.cu | *src/sort.cu)
                     mkdir -p "$DSF_CUDA_OUT/empty"
                     arguments[i]=$DSF_CUDA_OUT/empty/${arguments[i]##*/}
                     : > "${arguments[i]}" ;;
@@ -27,7 +27,7 @@ for source in "${arguments[@]}"; do
     text=${text%.cu}.ptx
     [[ -n $texts && $source == *.cu && -f $text ]] || continue
     sed -i -E 's|//.*||; s|[[:blank:]]+| |g; s|, |,|g; s|^ ||; s| $||; /^$/d' "$text"
-    awk '/^\.visible \.entry [a-z0-9_]*_(f16|f8_e4m3|fp8_e4m3)(_|\()/ { unused = 1 }
+    awk '/^\.visible \.entry [a-z0-9_]*_(f16|f8_e4m3|fp8_e4m3|i64)(_|\()/ { unused = 1 }
          !unused { print }
          unused { depth += gsub(/{/, "{") - gsub(/}/, "}"); if (/}/ && depth == 0) unused = 0 }' "$text" > "$text.new"
     mv "$text.new" "$text"
