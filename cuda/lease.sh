@@ -97,9 +97,8 @@ checks() {
     heading "a model trains, launched and recorded"
     if [ "$device" != cpu ]; then
         nvidia-smi --query-gpu=name,driver_version,memory.used,clocks.max.sm --format=csv,noheader
-        for form in "" --cuda-graph; do
-            # shellcheck disable=SC2086 # no argument where empty
-            timeout "$(within 90)" "$dsf" mqar --preset smoke --device "$device" --out "$work/results$form" $form 2>&1 | tail -n 3
+        for form in --cuda-graph --no-cuda-graph; do
+            timeout "$(within 90)" "$dsf" mqar --preset smoke --device "$device" --out "$work/results$form" "$form" 2>&1 | tail -n 3
             [ "${PIPESTATUS[0]}" = 0 ] || echo "mqar --preset smoke $form: exit code ${PIPESTATUS[0]}" >>"$faults"
         done
     fi

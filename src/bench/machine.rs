@@ -9,7 +9,6 @@ use crate::ops::{self, Peaks, Simd};
 use crate::store::{peak_memory_bytes, Provenance};
 use candle_core::{DType, Device};
 use std::fs;
-use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// A device, and the way in which work on it is timed.
@@ -103,24 +102,11 @@ impl Machine {
             row.processor = provenance.cpu;
             row.instruction_set = Simd::of_factors(Factors::F32).name().to_owned();
         } else {
-            row.processor = gpu_model(&self.name);
+            row.processor = gpu::name(&self.device).ok().flatten().unwrap_or_default();
         }
     }
 }
 
 fn load_average() -> Option<f64> {
     fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
-}
-
-/// Model of the GPU called `cuda:N`, if the driver's files contain it.
-fn gpu_model(name: &str) -> String {
-    let model = || {
-        let index: usize = name.strip_prefix("cuda:")?.parse().ok()?;
-        let folders = fs::read_dir("/proc/driver/nvidia/gpus").ok()?;
-        let mut folders: Vec<PathBuf> = folders.flatten().map(|folder| folder.path()).collect();
-        folders.sort();
-        let text = fs::read_to_string(folders.get(index)?.join("information")).ok()?;
-        Some(text.lines().find_map(|line| line.strip_prefix("Model:"))?.trim().to_owned())
-    };
-    model().unwrap_or_default()
 }

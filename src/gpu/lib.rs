@@ -183,7 +183,7 @@ pub fn of(x: &Tensor) -> Option<Gpu> {
     }
 }
 
-pub use cuda::{chip, close, empty, open};
+pub use cuda::{chip, close, empty, name, open};
 #[cfg(feature = "cuda")]
 pub use cuda::{BUILT_WITH, CAPABILITY};
 

@@ -23,6 +23,11 @@ pub fn chip(_: &Device) -> Result<Option<Chip>> {
     Ok(None)
 }
 
+/// Returns `None`: there is no GPU.
+pub fn name(_: &Device) -> Result<Option<String>> {
+    Ok(None)
+}
+
 /// Returns an error; never called, since no tensor is on a GPU.
 pub fn empty(_: &CudaStorage) -> Result<(CudaStorage, Shape)> {
     bail!("this build has no CUDA support")

@@ -129,6 +129,14 @@ pub fn chip(device: &Device) -> Result<Option<Chip>> {
     }))
 }
 
+/// Returns the driver's name of a GPU; `None` for the CPU.
+pub fn name(device: &Device) -> Result<Option<String>> {
+    let Device::Cuda(device) = device else {
+        return Ok(None);
+    };
+    device.cuda_stream().context().name().w().map(Some)
+}
+
 /// Configures the driver's memory pool to keep freed memory.
 fn keep_memory(ordinal: usize) -> Result<()> {
     let mut all = u64::MAX;
