@@ -73,7 +73,7 @@ pub enum Absent {
     Empty,
     /// This value.
     Is(&'static str),
-    /// If the first-named column holds the second text (or any text, if that is empty), the third; otherwise not
+    /// If the named column holds one of the texts (or any text, if there are none), the last text; otherwise not
     /// applicable.
-    Where(&'static str, &'static str, &'static str),
+    Where(&'static str, &'static [&'static str], &'static str),
 }

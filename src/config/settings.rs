@@ -297,7 +297,7 @@ pub static SETTINGS: Settings = {
     use Absent::{Empty, Is, Required, Where};
     use Decides::{Both, Data, Defaults, Files, Seeds};
     use HelpGroup::{Classifier, Language, Model, Recipe, Task, Training};
-    use ValueKind::{Bool, CountOf, Decay, MixerOption, Name, Norm, NotNegative, Number, OneOf, Pair, Positive, Share, Tokenizer, Weights, Whole};
+    use ValueKind::{Accuracy, Bool, CountOf, Decay, MixerOption, Name, Norm, NotNegative, Number, OneOf, Pair, Positive, Share, Tokenizer, Weights, Whole};
     use Listed::{Always, AlwaysOr, AlwaysWith, Chosen, Within};
     use Omitted::Neutral;
     use Role::{Cell, Rate, Seed};
@@ -453,7 +453,7 @@ pub static SETTINGS: Settings = {
             .shown(column(Empty, "tokenizer: bytes, gpt-neox, or the digest of another tokenizer's file")),
         row("eos-between-articles", At::Task("eos_between_articles"), Bool, Language,
             "Put the tokenizer's end-of-text token before each article")
-            .shown(column(Where("tokenizer", "", "false"), "whether the end-of-text token precedes each article")),
+            .shown(column(Where("tokenizer", &[], "false"), "whether the end-of-text token precedes each article")),
         row("seq-len", At::Task("seq_len"), ANY, Task,
             "Sequence length L, in tokens")
             .more(&[(POOLED, "Length of the longest document, including its end token.")])
@@ -535,7 +535,7 @@ pub static SETTINGS: Settings = {
             "Number of paddles in the long paths of Pathfinder")
             .more(&[(POOLED, "6, 9 or 14 in the released levels, 3 to 14 if generated.")])
             .decides(Files)
-            .shown(column(Where("dataset", "pathfinder", "14"), "paddles of the long paths of Pathfinder, 14 in the hard set")),
+            .shown(column(Where("dataset", &["pathfinder", "path-x", "path-x-256"], "14"), "paddles of the long paths of Pathfinder, 14 in the hard set")),
 
         row("lr", At::Train("lr"), ValueKind::LearningRate, Training,
             "Peak learning rate")
@@ -583,7 +583,7 @@ pub static SETTINGS: Settings = {
             .shown(column(Required, "dropout on attention weights")),
         row("embed-dropout", At::Model("embed_dropout"), Share, Recipe, "")
             .shown(column(Required, "dropout on the embeddings")),
-        row("stop-at", At::Train("stop_above"), NotNegative, Training, "Stop above this accuracy; 1 disables early stopping")
+        row("stop-at", At::Train("stop_above"), Accuracy, Training, "Stop above this accuracy, a number from 0 to 1; 1 disables early stopping")
             .more(&[(EVERY, "Measured on the validation examples if there are any, else on the test examples.")])
             .of(SCORED)
             .shown(column(Required, "accuracy above which training stops: on validation examples if there are any, else on test examples").named("stop_above")),
@@ -591,7 +591,7 @@ pub static SETTINGS: Settings = {
         row("warmup-epochs", At::Train("warmup_epochs"), Whole(0, 1_000_000), Classifier,
             "Epochs of linear learning rate warm-up")
             .of(POOLED).omitted(Omitted::Is("0"))
-            .shown(column(Where("input", "", "0"), "epochs of linear learning rate warm-up")),
+            .shown(column(Where("input", &[], "0"), "epochs of linear learning rate warm-up")),
         row("input", At::Classifier("input"), OneOf(&["embedding", "scalar"]), Classifier,
             "Tokens as embeddings, or each as one number")
             .shown(column(Empty, "input of tokens: embedding, or scalar (one number)")),
@@ -645,7 +645,7 @@ pub static SETTINGS: Settings = {
         row("clip", At::Adam("clip"), Norm, Language,
             "Gradient clipping norm; 0 disables it")
             .omitted(Omitted::Is("0"))
-            .shown(column(Where("beta1", "", "0"), "gradient clipping norm; 0 for none")),
+            .shown(column(Where("beta1", &[], "0"), "gradient clipping norm; 0 for none")),
         row("beta1", At::Adam("beta1"), Decay, Recipe, "")
             .shown(column(Empty, "first-moment decay of AdamW")),
         row("beta2", At::Adam("beta2"), Decay, Language,

@@ -13,6 +13,8 @@ pub enum ValueKind {
     Positive,
     /// Number of 0 or more.
     NotNegative,
+    /// Accuracy, from 0 to 1.
+    Accuracy,
     /// Probability below 1.
     Share,
     /// Norm, or 0 for none.
@@ -52,8 +54,8 @@ pub enum ValueKind {
 impl ValueKind {
     /// Whether values are numbers that need not be whole.
     pub fn is_real(self) -> bool {
-        use ValueKind::{Decay, LearningRate, Norm, NotNegative, Number, Positive, Share};
-        matches!(self, Positive | LearningRate | NotNegative | Norm | Decay | Share | Number)
+        use ValueKind::{Accuracy, Decay, LearningRate, Norm, NotNegative, Number, Positive, Share};
+        matches!(self, Accuracy | Positive | LearningRate | NotNegative | Norm | Decay | Share | Number)
     }
 
     /// Placeholder of a value in help.
@@ -128,6 +130,9 @@ impl ValueKind {
             }
             Self::Positive | Self::LearningRate => {
                 (!finite(|x| x > 0.0)).then(|| "a positive number, such as 2e-3".to_owned())
+            }
+            Self::Accuracy => {
+                (!finite(|x| (0.0..=1.0).contains(&x))).then(|| "an accuracy from 0 to 1, such as 0.99".to_owned())
             }
             Self::NotNegative => (!finite(|x| x >= 0.0)).then(|| "0 or more".to_owned()),
             Self::Share => (!finite(|x| (0.0..1.0).contains(&x))).then(|| "in [0, 1)".to_owned()),

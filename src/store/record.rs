@@ -42,7 +42,7 @@ impl fmt::Display for RecordSource {
 }
 
 /// Meaning of an absent value: the column's index, a condition on another column, and the value.
-type Meant = (usize, Option<(usize, Field)>, Field);
+type Meant = (usize, Option<(usize, Vec<Field>)>, Field);
 
 static MEANT: LazyLock<Vec<Meant>> = LazyLock::new(|| {
     let parsed = |column: &ColumnSpec, text: &str| {
@@ -54,7 +54,7 @@ static MEANT: LazyLock<Vec<Meant>> = LazyLock::new(|| {
         Absent::Is(value) => Some((i, None, parsed(column, value))),
         Absent::Where(other, holds, value) => {
             let other = Column::find(other)?.place();
-            let holds = parsed(&COLUMNS[other], holds);
+            let holds = holds.iter().map(|text| parsed(&COLUMNS[other], text)).collect();
             Some((i, Some((other, holds)), parsed(column, value)))
         }
     };
@@ -182,8 +182,8 @@ impl Record {
         for (i, condition, value) in MEANT.iter() {
             let meant = match condition {
                 None => true,
-                Some((other, Field::Absent)) => self.fields[*other] != Field::Absent,
-                Some((other, holds)) => self.fields[*other] == *holds,
+                Some((other, any)) if any.is_empty() => self.fields[*other] != Field::Absent,
+                Some((other, texts)) => texts.contains(&self.fields[*other]),
             };
             if meant && self.fields[*i] == Field::Absent {
                 self.fields[*i] = value.clone();

@@ -50,7 +50,7 @@ fn others() -> Vec<ColumnSpec> {
         end("outcome", ColumnKind::OneOf(&["converged", "finished", "diverged"]), "converged, finished or diverged"),
         end("reason", ColumnKind::Word, "message of the failure"),
         ColumnSpec {
-            absent: Absent::Where("status", "failed", "other"),
+            absent: Absent::Where("status", &["failed"], "other"),
             ..end("cause", ColumnKind::OneOf(&Cause::NAMES), "kind of the failure, from a fixed list")
         },
         origin("device", ColumnKind::Word, "device trained on"),

@@ -166,7 +166,8 @@ fn a_missing_column_is_what_its_format_meant() {
 #[test]
 fn pathfinder_without_a_contour_length_is_the_hard_set() {
     let mut row = Record::new(&config(), &done(0.5));
-    for (dataset, paddles) in [("pathfinder", Field::Count(14)), ("image", Field::Absent)] {
+    for (dataset, hard) in [("pathfinder", true), ("path-x", true), ("path-x-256", true), ("image", false)] {
+        let paddles = if hard { Field::Count(14) } else { Field::Absent };
         row.set(Column::DATASET, dataset);
         let (_dir, path) = summary_of(&text_of(std::slice::from_ref(&row)));
         assert_eq!(*read_summary(&path).unwrap()[0].get(Column::CONTOUR_LENGTH), paddles);
