@@ -333,10 +333,17 @@ impl Grid {
         seeds.max().unwrap_or(0)
     }
 
-    /// Note that cells are means over seeds; `None` if none is.
+    /// Whether some cells have fewer seeds than others.
+    pub fn has_cells_of_fewer_seeds(&self) -> bool {
+        let seeds = self.seeds();
+        self.results().any(|status| status.score().is_some_and(|score| score.seeds < seeds))
+    }
+
+    /// Note that cells are means over seeds; `None` if none is. A cell with fewer has their number in parentheses.
     pub fn about_seeds(&self) -> Option<String> {
         let seeds = self.seeds();
-        (seeds > 1).then(|| format!("mean ± std over {seeds} seeds"))
+        let up_to = if self.has_cells_of_fewer_seeds() { "up to " } else { "" };
+        (seeds > 1).then(|| format!("mean ± std over {up_to}{seeds} seeds"))
     }
 
     /// The grid with few enough columns for a page: of a linear axis, the columns at powers of two and the last.

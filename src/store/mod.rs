@@ -68,7 +68,7 @@ pub use result::{Outcome, RunResult, RunStatus};
 pub use run_dir::{epochs, snapshots, EpochRow, RunDir, SliceRow, Weights};
 pub use schema::{columns, places, COLUMNS, SCHEMA};
 pub use staging::Staging;
-pub use summary::{columns_with, parse_summary, read_summary, to_csv, Configs, Scan};
+pub use summary::{columns_with, is_summary, parse_summary, read_summary, to_csv, Configs, Scan};
 #[cfg(test)]
 pub(crate) use tests::samples;
 
@@ -208,7 +208,7 @@ impl Store {
             let path = entry.map_err(Error::io("read", &self.out))?.path();
             let hidden = path.file_name().is_some_and(is_hidden);
             let csv = !hidden && path.is_file() && path.extension().is_some_and(|end| end == "csv");
-            if csv && !made.contains(&path) && summary::is_summary(&path)? {
+            if csv && !made.contains(&path) && is_summary(&path)? {
                 found.push(path);
             }
         }

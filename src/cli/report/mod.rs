@@ -8,14 +8,28 @@ use crate::config::RunConfig;
 use crate::error::{refuse, Result};
 use crate::recipes::{presets_of, Flags};
 use crate::report::{self, By, Figure, FigureSeries, Format, Report, ReportOptions, Traced, FIGURES};
-use crate::store::{parse_summary, ColumnSpec, Record, SliceRow, Store, COLUMNS, SCHEMA};
+use crate::store::{is_summary, parse_summary, Column, ColumnSpec, Record, SliceRow, Store, COLUMNS, SCHEMA};
+use crate::sweep::estimate::counted;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::Args;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Published runs on the small tasks of MAD, and their file.
 const PUBLISHED_MAD: (&str, &str) = (include_str!("../../../results/mad-small.csv"), "results/mad-small.csv");
+
+/// Settings that are equal in all published runs of a skill of MAD.
+const MAD_SIZES: [Column; 8] = [
+    Column::DATASET,
+    Column::SEQ_LEN,
+    Column::VOCAB_SIZE,
+    Column::NOISE,
+    Column::TRAIN_EXAMPLES,
+    Column::EPOCHS_MAX,
+    Column::D,
+    Column::LAYERS,
+];
 
 #[derive(Args)]
 pub(super) struct ReportArguments {
@@ -39,7 +53,7 @@ pub(super) struct ReportArguments {
     ///
     /// Same as `--figure mad`, with the runs of results/mad-small.csv among yours: each mixer's accuracy by skill, and the
     /// mixers in the order of their scores.
-    #[arg(long, conflicts_with_all = ["table", "figure", "orient", "over", "all"])]
+    #[arg(long, conflicts_with_all = ["table", "figure", "orient", "over", "all", "curves", "claims", "by"])]
     mad: bool,
     /// Training curves, from the run folders.
     ///
@@ -168,7 +182,7 @@ impl ReportArguments {
         }
         let planned = self.planned(global)?;
         let rows = match self.mad {
-            true => with_published(self.sources(folder))?,
+            true => with_published(&self.results, folder)?,
             false => rows(self.sources(folder))?,
         };
         let mut asked = self.asked.clone();
@@ -213,22 +227,50 @@ fn last_slices(store: &Store, run: &str) -> Result<Vec<SliceRow>> {
     Ok(slices)
 }
 
-/// Returns every run of `sources` with one result each.
+/// Returns every run of `sources` with one result each. Among several files, those that are no summaries are left out: a
+/// pattern like `results/*.csv` may match tables of `dsf bench`, too.
 fn rows(sources: &[PathBuf]) -> Result<Vec<Record>> {
     let mut rows = Vec::new();
     for source in sources {
+        if sources.len() > 1 && source.is_file() && !is_summary(source)? {
+            print::message(&format!("warning: {} is no summary of runs, and is left out", source.display()));
+            continue;
+        }
         rows.extend(results::read(source)?);
     }
     results::reconcile(&rows)?;
     Ok(rows)
 }
 
-/// Returns the runs of `sources`, which may be missing if no folder was named, and the published runs of MAD.
-fn with_published(sources: &[PathBuf]) -> Result<Vec<Record>> {
+/// Returns the published runs of MAD, and those of `sources`, or without any of `folder`, which may be missing. Runs of
+/// other sizes are left out.
+fn with_published(sources: &[PathBuf], folder: &Path) -> Result<Vec<Record>> {
     let mut rows = parse_summary(PUBLISHED_MAD.0.as_bytes(), Path::new(PUBLISHED_MAD.1))?;
-    for source in sources.iter().filter(|source| source.exists()) {
-        rows.extend(results::read(source)?);
+    let mut own = Vec::new();
+    for source in sources {
+        own.extend(results::read(source)?);
     }
+    if sources.is_empty() && folder.exists() {
+        own.extend(results::read(folder)?);
+    }
+    // A results folder may hold the published summary, too.
+    own.retain(|row| row.text(Column::TASK) == "mad" && !rows.contains(row));
+    let all = own.len();
+    let same = |a: &Record, b: &Record| MAD_SIZES.iter().all(|column| a.get(*column) == b.get(*column));
+    own.retain(|row| rows.iter().any(|published| same(row, published)));
+    let mixers: BTreeSet<&str> = own.iter().map(|row| row.text(Column::MIXER)).collect();
+    let mixers = mixers.into_iter().collect::<Vec<_>>().join(", ");
+    print::message(&match own.len() {
+        0 => "none of these runs is yours; `dsf sweep mad-small --mixer NAME` trains the twelve of a mixer".to_owned(),
+        runs => format!("beside the published runs: {} of {mixers}", counted(runs, "run")),
+    });
+    if own.len() < all {
+        let others = counted(all - own.len(), "run");
+        print::message(&format!(
+            "left out: {others} of other sizes than mad-small; `dsf report --figure mad` shows them"
+        ));
+    }
+    rows.extend(own);
     results::reconcile(&rows)?;
     Ok(rows)
 }

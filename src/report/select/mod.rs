@@ -116,7 +116,9 @@ fn selected_of_all_rates(of: &Selection, grids: Vec<Grid>) -> Selected {
 
 /// Note on the best rates and on the averaging of cells; `None` without a number.
 fn caption(grid: &Grid) -> Option<String> {
-    let seeds = grid.about_seeds().map_or(String::new(), |seeds| seeds + "; ");
+    let marked =
+        if grid.has_cells_of_fewer_seeds() { ", in some cells over as many as are in parentheses; " } else { "; " };
+    let seeds = grid.about_seeds().map_or(String::new(), |seeds| seeds + marked);
     rates_won(grid.results()).map(|rates| seeds + &rates)
 }
 

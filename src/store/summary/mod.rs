@@ -400,7 +400,7 @@ fn spelt(columns: &[Option<Column>], line: &StringRecord, fields: &[Field]) -> S
 }
 
 /// Whether the header of a file has the column that identifies a summary.
-pub(super) fn is_summary(path: &Path) -> Result<bool> {
+pub fn is_summary(path: &Path) -> Result<bool> {
     let file = fs::File::open(path).map_err(Error::io("read", path))?;
     let mut first = Vec::new();
     let read = BufReader::new(file).read_until(b'\n', &mut first);
