@@ -3,24 +3,45 @@
 use crate::error::Error;
 use crate::sweep::STOPPING;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGXFSZ};
-use signal_hook::flag;
+use signal_hook::{flag, low_level};
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
+use std::time::Instant;
 
-/// Returns a flag that is set by the first of the signals [`STOPPING`]; a second SIGINT ends the process at once.
+/// Time after the first SIGINT within which others do not count, in milliseconds. `timeout`, for example, sends one to the
+/// process and one to its group.
+const ONE_INTERRUPTION: u64 = 1000;
+
+/// Returns a flag that is set by the first of the signals [`STOPPING`]; a second SIGINT, more than a second after the
+/// first, ends the process at once.
 ///
 /// SIGQUIT keeps its default action, to end the process at once with a core dump.
 pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Error> {
     let stop = Arc::new(AtomicBool::new(false));
-    flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&stop)).map_err(failed)?;
+    end_at_the_second_interruption().map_err(failed)?;
     // `nohup` ignores SIGHUP, so that the run outlives its terminal.
     let kept = |signal: &c_int| *signal == SIGHUP && is_ignored(*signal);
     for signal in STOPPING.into_iter().filter(|signal| !kept(signal)) {
         flag::register(signal, Arc::clone(&stop)).map_err(failed)?;
     }
     Ok(stop)
+}
+
+#[allow(unsafe_code)] // the safe function of the crate does not know the time
+fn end_at_the_second_interruption() -> std::io::Result<()> {
+    // Time of the first SIGINT, or 0 before it.
+    let (begun, first) = (Instant::now(), AtomicU64::new(0));
+    let interrupted = move || {
+        let now = begun.elapsed().as_millis() as u64 + 1;
+        let before = first.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        if before.is_err_and(|first| now - first > ONE_INTERRUPTION) {
+            low_level::exit(130);
+        }
+    };
+    // SAFETY: the action reads a clock and an atomic number and may end the process, all of which signal handlers may do.
+    unsafe { low_level::register(SIGINT, interrupted) }.map(drop)
 }
 
 /// Makes writes beyond the file size limit (`ulimit -f`) return an error, like writes to a full disk. By default
