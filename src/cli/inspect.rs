@@ -22,6 +22,7 @@ use crate::tasks::Task;
 use candle_core::DType;
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -338,7 +339,9 @@ impl InspectArguments {
             write_atomic(file, &inspect::matrices(&kept, file)?)?;
         }
         let heading = self.what.heading("Dynamical systems (11)", &sizes);
-        Ok((inspect::report(heading, &views, shown), hold(&views)))
+        let mut report = inspect::report(heading, &views, shown);
+        report.notes.extend(self.unverified(&views));
+        Ok((report, hold(&views)))
     }
 
     /// Times every engine, and reports whether their outputs are equal.
@@ -370,8 +373,22 @@ impl InspectArguments {
             courses.push(Course { name, accuracy, snapshots: seen });
         }
         let snapshots = courses.iter().flat_map(|course| &course.snapshots);
-        let hold = hold(snapshots.flat_map(|snapshot| &snapshot.views));
-        Ok((inspect::over_training(heading, &courses), hold))
+        let views: Vec<&View> = snapshots.flat_map(|snapshot| &snapshot.views).collect();
+        let hold = hold(views.iter().copied());
+        let mut report = inspect::over_training(heading, &courses);
+        report.notes.extend(self.unverified(views.iter().copied()));
+        if hold && views.iter().any(|view| view.is_verified()) {
+            report.notes.push("recurrence, kernel, steps and forward pass are equal in every epoch shown".to_owned());
+        }
+        Ok((report, hold))
+    }
+
+    /// Says of which views --verify compared nothing.
+    fn unverified<'a>(&self, views: impl IntoIterator<Item = &'a View>) -> Option<String> {
+        let left = views.into_iter().filter(|view| self.verify && !view.is_verified());
+        let left: BTreeSet<&str> = left.map(|view| view.name.as_str()).collect();
+        let left = left.into_iter().collect::<Vec<_>>().join(", ");
+        (!left.is_empty()).then(|| format!("not verified, since there is no system to compare: {left}"))
     }
 
     fn views(&self, subjects: &[Subject]) -> Result<Vec<View>> {
@@ -418,6 +435,8 @@ impl InspectSelection {
         let data_dir = self.data_dir.as_deref();
         if let Some(text) = &self.text {
             let file = Path::new(text);
+            let is_path = !text.contains(char::is_whitespace) && (text.contains('/') || file.extension().is_some());
+            ensure!(!is_path || file.exists(), flag "--text" = text, "there is no such file; a text of one word has no `/` or `.`");
             let text = if file.is_file() { Cow::Owned(read_text(file)?) } else { Cow::Borrowed(text.as_str()) };
             return Ok(NetworkInput::Text(text, self.seq_len, data_dir));
         }

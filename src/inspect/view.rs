@@ -72,6 +72,11 @@ impl View {
         })
     }
 
+    /// Whether forms of its system were compared, those of the layer in both directions included.
+    pub fn is_verified(&self) -> bool {
+        self.errors.is_some() || self.both.as_ref().is_some_and(|both| both.errors.is_some())
+    }
+
     /// Title of the attention matrix.
     pub fn attended(&self) -> &'static str {
         match self.attention.own {

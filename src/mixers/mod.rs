@@ -511,10 +511,14 @@ pub static MIXERS: &[Entry] = &[
 
 /// Entry called `name`, or an error that lists the known names.
 pub fn find(name: &str) -> error::Result<&'static Entry> {
-    MIXERS
-        .iter()
-        .find(|e| e.name == name)
-        .ok_or_else(|| error::unknown_value("--mixer", "mixer", name, MIXERS.iter().map(|e| e.name)))
+    MIXERS.iter().find(|e| e.name == name).ok_or_else(|| match name {
+        "attention" | "transformer" | "self-attention" => error::Error::flag_value(
+            "--mixer",
+            name,
+            format!("unknown mixer. Did you mean `{SOFTMAX}`? `dsf mixers` lists all"),
+        ),
+        _ => error::unknown_value("--mixer", "mixer", name, MIXERS.iter().map(|e| e.name)),
+    })
 }
 
 /// Error if `--state-norm` asks for a norm behind the state of a mixer that takes none.

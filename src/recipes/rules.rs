@@ -4,8 +4,8 @@ use super::draft::{check_option, no_run, resolved_options, Draft, Origin};
 use super::partial::MergedSettings;
 use super::{kernel_length, Explained, Resolved};
 use crate::config::{
-    BlockConfig, Decay, Hybrid, MapInit, ModelConfig, Objective, PositionEmbedding, Protocol, Rotary, RunConfig,
-    Schedule, Setting, TaskConfig, FORMAT,
+    BlockConfig, Decay, Hybrid, Layout, MapInit, ModelConfig, Objective, PositionEmbedding, Protocol, Rotary,
+    RunConfig, Schedule, Setting, TaskConfig, FORMAT,
 };
 use crate::error::{refuse, Error, Result};
 use crate::mixers::{self, Entry, Family, SOFTMAX};
@@ -45,7 +45,7 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
         language(draft, hybrid.as_ref());
     }
     named_block(draft, hybrid.as_ref());
-    check_ends(draft)?;
+    check_classifier(draft)?;
     check_warmup(draft)?;
     state_size(draft, &variant, &options)?;
     mixer_sizes(draft, &variant, hybrid.as_ref());
@@ -168,8 +168,16 @@ fn named_block(draft: &mut Draft, hybrid: Option<&(&'static Entry, Hybrid)>) {
     set.mlp_width.rule(named.mlp_width(set.d.get().unwrap_or(1)), WHY);
 }
 
-/// Fails if the ends of a language model are set for a classifier.
-fn check_ends(draft: &Draft) -> Result<()> {
+/// Fails if a classifier gets a layout that it has not, or the ends of a language model.
+fn check_classifier(draft: &Draft) -> Result<()> {
+    if let (Objective::Pooled, Some(layout @ (Layout::Mamba | Layout::Parallel))) =
+        (draft.task.objective, draft.set.layout.get())
+    {
+        let name = if layout == Layout::Mamba { "mamba" } else { "parallel" };
+        let named = draft.set.block.get().filter(|block| block.named.is_some());
+        let (flag, value) = named.map_or(("--layout", name.to_owned()), |block| ("--block", block.to_string()));
+        refuse!(flag(flag) = value, "the layout {name} has no classifier, in no paper; give transformer, shared, prenorm, postnorm or hawk to --layout");
+    }
     let Some(block) = draft.set.block.get().filter(|_| draft.task.objective == Objective::Pooled) else {
         return Ok(());
     };

@@ -16,13 +16,13 @@ use serde_json::json;
 #[derive(Args)]
 pub(super) struct DecodeArguments {
     /// Mixers to time; `all` for every one that has a step.
-    #[arg(long, value_delimiter = ',', value_name = "NAME", default_values = mixers_in_pytorch())]
+    #[arg(long, value_delimiter = ',', value_name = "NAME", default_value = mixers_in_pytorch().join(","))]
     mixer: Vec<String>,
     /// Lengths of the context in tokens.
-    #[arg(long, value_delimiter = ',', value_name = "N", default_values_t = [256, 1024, 4096, 16384])]
+    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "256,1024,4096,16384")]
     context: Vec<usize>,
     /// Sequences that are decoded together.
-    #[arg(long, value_delimiter = ',', value_name = "N", default_values_t = [1, 8])]
+    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "1,8")]
     batch: Vec<usize>,
     /// Model width d.
     #[arg(long, value_name = "D", default_value = "256")]

@@ -199,10 +199,10 @@ impl All {
 #[derive(Args)]
 pub(super) struct LengthsFlags {
     /// Mixers to time.
-    #[arg(long, value_delimiter = ',', value_name = "NAME", default_values = mixers_in_pytorch())]
+    #[arg(long, value_delimiter = ',', value_name = "NAME", default_value = mixers_in_pytorch().join(","))]
     mixer: Vec<String>,
     /// Sequence lengths L.
-    #[arg(long, value_delimiter = ',', value_name = "N", default_values_t = [64, 256, 1024, 4096, 16384])]
+    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "64,256,1024,4096,16384")]
     seq_len: Vec<usize>,
     /// Tokens per step at every length: L times the batch size.
     #[arg(long, value_name = "N", default_value_t = 32_768)]

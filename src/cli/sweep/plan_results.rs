@@ -97,11 +97,21 @@ impl<'a> PlanResults<'a> {
             MetricFormat::Percent => format!("{:.1} %", 100.0 * best.value),
             _ => format!("{} {:.2}", best.metric.name, best.value),
         };
-        if settings.is_empty() {
+        let settings = (!settings.is_empty()).then(|| settings.join(" "));
+        let details: Vec<String> = settings.into_iter().chain(self.without_skill(best)).collect();
+        if details.is_empty() {
             format!("{mixer} {number}")
         } else {
-            format!("{mixer} {number} ({})", settings.join(" "))
+            format!("{mixer} {number} ({})", details.join(", "))
         }
+    }
+
+    /// Says so if the accuracy of a run is reached without the skill that its task tests.
+    fn without_skill(&self, best: &Best) -> Option<String> {
+        let config = self.planned.iter().find(|config| config.id() == best.row.run_id())?;
+        let without = config.task.read().ok()?.without_skill()?;
+        let reached = best.metric.column == Column::ACCURACY && best.value <= without.accuracy;
+        reached.then(|| format!("{} shown", without.label))
     }
 
     /// Returns the grids of the plan without their notes, if they fit on a screen.
@@ -180,7 +190,7 @@ mod tests {
             store.begin(run, &provenance()).unwrap().finish(result).unwrap();
         }
         let learnt = PlanResults::of(&plan, &store).unwrap();
-        let said = "best on mqar: linear 75.0 % (lr=5.000e-3), softmax 50.0 % (lr=1.000e-3)";
+        let said = "best on mqar: linear 75.0 % (lr=5.000e-3), softmax 50.0 % (lr=1.000e-3, no recall shown)";
         assert_eq!(learnt.sentences(), [said]);
         let events = learnt.events();
         assert_eq!(events.len(), 2);

@@ -27,7 +27,7 @@ pub(super) struct NeedleArguments {
     #[arg(long, value_name = "N", value_delimiter = ',')]
     lengths: Vec<usize>,
     /// Depths of the needle, in percent of the text before it.
-    #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_values_t = [0, 25, 50, 75, 100],
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "0,25,50,75,100",
           value_parser = clap::value_parser!(u8).range(0..=100))]
     depths: Vec<u8>,
     /// Keys per length and depth.

@@ -26,7 +26,7 @@ pub(super) struct EvalArguments {
     #[arg(long, value_name = "NAME")]
     corpus: Option<Corpus>,
     /// Splits to evaluate.
-    #[arg(long, value_delimiter = ',', value_name = "SPLIT", default_values = ["val", "test"])]
+    #[arg(long, value_delimiter = ',', value_name = "SPLIT", default_value = "val,test")]
     split: Vec<Split>,
     /// Tokens from the start of one window to the next [default: L].
     ///
