@@ -174,9 +174,8 @@ fn check_classifier(draft: &Draft) -> Result<()> {
         (draft.task.objective, draft.set.layout.get())
     {
         let name = if layout == Layout::Mamba { "mamba" } else { "parallel" };
-        let named = draft.set.block.get().filter(|block| block.named.is_some());
-        let (flag, value) = named.map_or(("--layout", name.to_owned()), |block| ("--block", block.to_string()));
-        refuse!(flag(flag) = value, "the layout {name} has no classifier, in no paper; give transformer, shared, prenorm, postnorm or hawk to --layout");
+        let flag = if draft.choice.values.contains_key("layout") { "--layout" } else { "--block" };
+        refuse!(flag(flag) = name, "no paper describes a classifier of the layout {name}; give transformer, shared, prenorm, postnorm or hawk to --layout");
     }
     let Some(block) = draft.set.block.get().filter(|_| draft.task.objective == Objective::Pooled) else {
         return Ok(());

@@ -160,6 +160,8 @@ fn what_means_nothing_or_cannot_be_is_refused_by_its_flag() {
     let warmup = [("warmup-epochs", "3"), ("protocol", "paper")];
     refuses("lra", &warmup, "--warmup-epochs");
     refuses("mqar", &[("dataset", "image")], "--dataset").names(&["mqar"]);
+    refuses("lra", &[("block", "mamba")], "--block").names(&["mamba", "--layout"]);
+    refuses("pixels", &[("layout", "parallel")], "--layout").names(&["parallel"]);
 }
 
 #[test]
