@@ -14,13 +14,13 @@ use std::time::Instant;
 /// process and one to its group.
 const ONE_INTERRUPTION: u64 = 1000;
 
-/// Returns a flag that is set by the first of the signals [`STOPPING`]; a second SIGINT, more than a second after the
-/// first, ends the process at once.
+/// Returns a flag that is set by the first of the signals [`STOPPING`]; a later SIGINT ends the process at once, unless it
+/// comes within a second of the first one.
 ///
 /// SIGQUIT keeps its default action, to end the process at once with a core dump.
 pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Error> {
     let stop = Arc::new(AtomicBool::new(false));
-    end_at_the_second_interruption().map_err(failed)?;
+    end_at_a_later_interruption(Arc::clone(&stop)).map_err(failed)?;
     // `nohup` ignores SIGHUP, so that the run outlives its terminal.
     let kept = |signal: &c_int| *signal == SIGHUP && is_ignored(*signal);
     for signal in STOPPING.into_iter().filter(|signal| !kept(signal)) {
@@ -29,18 +29,22 @@ pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Error> {
     Ok(stop)
 }
 
+/// Ends the process at a SIGINT if `stop` is set already. It must be registered before the action that sets the flag.
 #[allow(unsafe_code)] // the safe function of the crate does not know the time
-fn end_at_the_second_interruption() -> std::io::Result<()> {
+fn end_at_a_later_interruption(stop: Arc<AtomicBool>) -> std::io::Result<()> {
     // Time of the first SIGINT, or 0 before it.
     let (begun, first) = (Instant::now(), AtomicU64::new(0));
     let interrupted = move || {
         let now = begun.elapsed().as_millis() as u64 + 1;
-        let before = first.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
-        if before.is_err_and(|first| now - first > ONE_INTERRUPTION) {
+        let later = match first.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => is_set(&stop), // by another signal
+            Err(first) => now.saturating_sub(first) > ONE_INTERRUPTION,
+        };
+        if later {
             low_level::exit(130);
         }
     };
-    // SAFETY: the action reads a clock and an atomic number and may end the process, all of which signal handlers may do.
+    // SAFETY: the action reads a clock and atomic values and may end the process, all of which signal handlers may do.
     unsafe { low_level::register(SIGINT, interrupted) }.map(drop)
 }
 
