@@ -23,6 +23,14 @@ pub enum Layout {
     Parallel,
 }
 
+impl Layout {
+    /// Whether classifiers have the layout: the released code has none of the others, no paper describes one, and
+    /// `parallel` has no place for λ.
+    pub fn is_of_classifiers(self) -> bool {
+        !matches!(self, Self::Mamba | Self::Parallel)
+    }
+}
+
 /// Second half of a `transformer` block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

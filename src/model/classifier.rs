@@ -3,7 +3,7 @@
 
 use super::body::{BetweenSteps, Body};
 use super::spec::BodySpec;
-use crate::config::{self, ClassifierConfig, Dual, InputMap, Layout, Loss, ModelConfig};
+use crate::config::{self, ClassifierConfig, Dual, InputMap, Loss, ModelConfig};
 use crate::nn::{linear, Cx, Init, Params, Scheme};
 use crate::ops::{self, Classified, Dropout};
 use crate::tasks::ExampleSizes;
@@ -29,9 +29,7 @@ impl Classifier {
         let Some(config) = &model.classifier else {
             candle_core::bail!("the model is not a classifier");
         };
-        // The released code has no classifier of these layouts, no paper describes one, and `parallel` has no place for
-        // λ.
-        if let Layout::Mamba | Layout::Parallel = model.layout {
+        if !model.layout.is_of_classifiers() {
             candle_core::bail!(
                 "a classifier has the layout transformer, shared, prenorm, postnorm or hawk, not {:?}",
                 model.layout

@@ -170,9 +170,8 @@ fn named_block(draft: &mut Draft, hybrid: Option<&(&'static Entry, Hybrid)>) {
 
 /// Fails if a classifier gets a layout that it has not, or the ends of a language model.
 fn check_classifier(draft: &Draft) -> Result<()> {
-    if let (Objective::Pooled, Some(layout @ (Layout::Mamba | Layout::Parallel))) =
-        (draft.task.objective, draft.set.layout.get())
-    {
+    let layout = draft.set.layout.get().filter(|layout| !layout.is_of_classifiers());
+    if let (Objective::Pooled, Some(layout)) = (draft.task.objective, layout) {
         let name = if layout == Layout::Mamba { "mamba" } else { "parallel" };
         let flag = if draft.choice.values.contains_key("layout") { "--layout" } else { "--block" };
         refuse!(flag(flag) = name, "no paper describes a classifier of the layout {name}; give transformer, shared, prenorm, postnorm or hawk to --layout");
