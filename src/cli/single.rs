@@ -4,7 +4,7 @@ use super::device::DeviceChoice;
 use super::perplexity;
 use super::print::{self, columns, Align};
 use super::run::{execute, KeptWeights, RunContext, RunEvent};
-use super::screen::RunScreen;
+use super::screen::{without_skill, RunScreen};
 use super::worker::{code, done, emit, JsonEvents};
 use super::{check_stop, exit, initial, progress, stop_flag, Global};
 use crate::config::RunConfig;
@@ -271,8 +271,7 @@ fn expected(config: &RunConfig, accuracy: f64) -> String {
     if accuracy >= LEARNT {
         return String::new();
     }
-    let without = config.task.read().ok().and_then(|task| task.without_skill());
-    let without = without.map_or(String::new(), |without| {
+    let without = without_skill(config).map_or(String::new(), |without| {
         let ceiling = 100.0 * without.accuracy;
         let (skill, label) = (without.skill(), without.label);
         let shown = if accuracy <= ceiling { format!(": {label} shown") } else { String::new() };

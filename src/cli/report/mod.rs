@@ -227,9 +227,16 @@ fn last_slices(store: &Store, run: &str) -> Result<Vec<SliceRow>> {
     Ok(slices)
 }
 
-/// Returns every run of `sources` with one result each. Among several files, those that are no summaries are left out: a
-/// pattern like `results/*.csv` may match tables of `dsf bench`, too.
+/// Returns every run of `sources` with one result each.
 fn rows(sources: &[PathBuf]) -> Result<Vec<Record>> {
+    let rows = read_all(sources)?;
+    results::reconcile(&rows)?;
+    Ok(rows)
+}
+
+/// Reads the runs of `sources`. Among several files, those that are no summaries are left out: a pattern like
+/// `results/*.csv` may match tables of `dsf bench`, too.
+fn read_all(sources: &[PathBuf]) -> Result<Vec<Record>> {
     let mut rows = Vec::new();
     for source in sources {
         if sources.len() > 1 && source.is_file() && !is_summary(source)? {
@@ -238,7 +245,6 @@ fn rows(sources: &[PathBuf]) -> Result<Vec<Record>> {
         }
         rows.extend(results::read(source)?);
     }
-    results::reconcile(&rows)?;
     Ok(rows)
 }
 
@@ -246,13 +252,10 @@ fn rows(sources: &[PathBuf]) -> Result<Vec<Record>> {
 /// other sizes are left out.
 fn with_published(sources: &[PathBuf], folder: &Path) -> Result<Vec<Record>> {
     let mut rows = parse_summary(PUBLISHED_MAD.0.as_bytes(), Path::new(PUBLISHED_MAD.1))?;
-    let mut own = Vec::new();
-    for source in sources {
-        own.extend(results::read(source)?);
-    }
-    if sources.is_empty() && folder.exists() {
-        own.extend(results::read(folder)?);
-    }
+    let mut own = match sources {
+        [] if folder.exists() => results::read(folder)?,
+        _ => read_all(sources)?,
+    };
     // A results folder may hold the published summary, too.
     own.retain(|row| row.text(Column::TASK) == "mad" && !rows.contains(row));
     let all = own.len();

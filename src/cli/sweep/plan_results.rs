@@ -1,5 +1,6 @@
 //! Results at the end of a sweep: the best run of each mixer in a sentence, and the grids of a small plan.
 
+use crate::cli::screen::without_skill;
 use crate::config::RunConfig;
 use crate::error::Result;
 use crate::recipes::presets_of;
@@ -109,7 +110,7 @@ impl<'a> PlanResults<'a> {
     /// Says so if the accuracy of a run is reached without the skill that its task tests.
     fn without_skill(&self, best: &Best) -> Option<String> {
         let config = self.planned.iter().find(|config| config.id() == best.row.run_id())?;
-        let without = config.task.read().ok()?.without_skill()?;
+        let without = without_skill(config)?;
         let reached = best.metric.column == Column::ACCURACY && best.value <= without.accuracy;
         reached.then(|| format!("{} shown", without.label))
     }
