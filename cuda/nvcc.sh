@@ -3,7 +3,8 @@
 # mixtures of experts, for convolutions and for sorting by empty files: the first take nine tenths of the compile time of
 # its kernels, and nothing here runs them. A program that calls one does not link, or does not find it. Candle's other
 # kernels are embedded in the binary as PTX, which the driver compiles. This script removes their kernels for f16, f8 and
-# i64, which nothing here uses, and comments and blanks: half of the text. It is called as nvcc-VERSION or nvcc-VERSION-quick: see cargo.sh.
+# i64, which nothing here uses, and comments and blanks: half of the text. It is called as nvcc-VERSION or
+# nvcc-VERSION-quick: see cargo.sh.
 arguments=("$@")
 texts=
 case $PWD in
