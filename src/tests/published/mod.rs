@@ -5,7 +5,7 @@ use crate::cli::World;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-const GUIDE: &str = include_str!("../guide/speed.md");
+const GUIDE: &str = include_str!("../../guide/speed.md");
 
 /// A row of a table of `dsf bench`, by column.
 type Row = BTreeMap<String, String>;
@@ -122,8 +122,8 @@ fn rates_by_length_are_those_of_the_measurement() {
     }
 }
 
-const RESULTS: &str = include_str!("../../results/README.md");
-const README: &str = include_str!("../../README.md");
+const RESULTS: &str = include_str!("../../../results/README.md");
+const README: &str = include_str!("../../../README.md");
 
 /// Runs of a summary whose columns hold these values.
 fn runs<'a>(rows: &'a [Row], wanted: &[(&str, &str)]) -> Vec<&'a Row> {
@@ -344,7 +344,7 @@ fn the_parts_that_make_a_mixer_recall_are_those_of_their_runs() {
 
 #[test]
 fn the_steps_of_an_h100_are_those_of_the_measurement() {
-    let page = include_str!("../../cuda/README.md");
+    let page = include_str!("../../../cuda/README.md");
     let rows = measured("bench-gpu.csv");
     let table = page.lines().skip_while(|line| !line.starts_with("| mixer | nodes |"));
     let mut checked = 0;
