@@ -256,6 +256,23 @@ pub(crate) fn outline(report: &Value) -> String {
     lines.join("\n")
 }
 
+/// The judgement of `dsf report --claims` on a claim about published runs, at their size, in the study that ends so,
+/// beside the confidence of its interval.
+pub(crate) fn judged(world: &World, files: &[&str], claim: &str, study: &str) -> Value {
+    let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
+    let paths: Vec<String> = files.iter().map(|file| results.join(file).display().to_string()).collect();
+    let report = world.dsf(&format!("report {} --claims={claim} --json", paths.join(" "))).object();
+    let cells = report["studies"].as_array().unwrap().iter();
+    let mut cells = cells.flat_map(|study| study["cells"].as_array().unwrap().clone());
+    let found = cells.find(|cell| {
+        let ends = cell["study"].as_str().unwrap().ends_with(study);
+        cell["level"] == "reduced" && cell["role"] == "claim" && ends
+    });
+    let mut found = found.unwrap_or_else(|| panic!("{files:?} {claim}: no {study}"));
+    found["confidence"] = report["confidence"].clone();
+    found
+}
+
 /// Several texts as one, each below its name.
 pub(crate) fn sections<N: AsRef<str>, T: AsRef<str>>(texts: impl IntoIterator<Item = (N, T)>) -> String {
     let each = texts.into_iter();
