@@ -8,6 +8,7 @@ use crate::export::ExportedRun;
 use crate::recipes;
 use crate::store::{Column, EpochRow, RunResult, RunStatus, SliceRow, Store, METRICS};
 use crate::sweep::estimate::{counted, duration};
+use crate::tasks::Task;
 use clap::Args;
 use serde_json::json;
 use std::path::Path;
@@ -37,6 +38,8 @@ pub(super) struct LoadedRun {
     config: RunConfig,
     result: Option<RunResult>,
     epochs: Vec<EpochRow>,
+    /// Task of the run, read from its config.
+    task: Box<dyn Task>,
     /// Accuracies by slice of the test answers, if the task has slices.
     slices: Vec<SliceRow>,
     /// Time at which it was first begun.
@@ -57,6 +60,7 @@ impl LoadedRun {
             result: store.result(&id)?,
             epochs: store.epochs(&id)?,
             slices: store.slices(&id)?,
+            task: config.task.read()?,
             started: store.started(&id)?.unwrap_or_default(),
             config,
             command,
@@ -76,7 +80,7 @@ impl LoadedRun {
     }
 
     fn text(&self) -> Result<String> {
-        let (model, task) = (&self.config.model, self.config.task.read()?);
+        let (model, task) = (&self.config.model, &self.task);
         let mut text = format!(
             "run {}: {} ({}) on {}\n{}command   {}\n",
             self.id,
@@ -110,6 +114,10 @@ impl LoadedRun {
         }
         if !self.epochs.is_empty() {
             text += &format!("\n{}", self.curve());
+            text += &self.task.without_skill().map_or(String::new(), |without| {
+                let (skill, percent) = (without.skill(), 100.0 * without.accuracy);
+                format!("accuracy without {skill}: {percent:.2} % ({})\n", without.predictor)
+            });
         }
         for by in ["pair", "distance"] {
             text += &self.sliced(by);
@@ -163,8 +171,12 @@ impl LoadedRun {
         let last = self.slices.last().map(|row| row.epoch);
         let rows = self.slices.iter().filter(|row| Some(row.epoch) == last && row.by == by).map(|row| {
             let slice = if row.from == row.to { row.from.to_string() } else { format!("{}-{}", row.from, row.to) };
-            let accuracy = format!("{:.2} %", 100.0 * row.accuracy);
-            vec![slice, accuracy, counted(row.answers, "answer")]
+            let percent = |share: f64| format!("{:.2} %", 100.0 * share);
+            let level = self.task.without_skill_in(by, row.from, row.to);
+            let without = self.task.without_skill().zip(level);
+            let without = without.map(|(known, level)| format!("without {} {}", known.skill(), percent(level)));
+            let cells = [Some(slice), Some(percent(row.accuracy)), without, Some(counted(row.answers, "answer"))];
+            cells.into_iter().flatten().collect()
         });
         let rows: Vec<Vec<String>> = rows.collect();
         if rows.is_empty() {

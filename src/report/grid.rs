@@ -34,8 +34,7 @@ pub struct Report {
 impl Report {
     /// Whether each learning rate has its own lines, so that no best rate was chosen.
     pub(super) fn is_of_rates(&self) -> bool {
-        let curves = |grid: &Grid| matches!(grid.form, PanelForm::Lines { log: false, steps: false, .. });
-        self.grids.iter().any(curves)
+        self.grids.iter().any(Grid::is_of_epochs)
     }
 }
 
@@ -306,6 +305,11 @@ impl Grid {
             style,
             ..Self::default()
         }
+    }
+
+    /// Whether its lines are curves over epochs.
+    pub(super) fn is_of_epochs(&self) -> bool {
+        matches!(self.form, PanelForm::Lines { log: false, steps: false, .. })
     }
 
     /// Title of the column of titles: the names of both axes.

@@ -110,6 +110,12 @@ pub trait Task {
         None
     }
 
+    /// Accuracy of the predictor of [`Self::without_skill`] in the slice of test answers whose property `by` is between `from`
+    /// and `to`; `None` if it is unknown.
+    fn without_skill_in(&self, _by: &str, _from: usize, _to: usize) -> Option<f64> {
+        None
+    }
+
     /// Slices of the answers of `test`, one of its test sets; `None` if the task has none.
     fn slices(&self, _test: &Dataset) -> Option<Slices> {
         None

@@ -12,6 +12,9 @@ pub(super) const CHANCE: &str = "chance";
 /// Name of the majority-class baseline in tables and legends, and of its metric.
 pub(super) const MAJORITY: &str = "majority";
 
+/// Name, for programs, of the accuracy without the task's skill.
+pub(super) const WITHOUT_SKILL: &str = "without_skill";
+
 /// Name and value of the accuracy that needs no learning: the accuracy without the task's skill where tokens are the
 /// answers, a random guess where classes are; `None` for language modelling, and where sizes are unknown.
 pub(super) fn chance(run: &Record) -> Option<(&'static str, f64)> {
@@ -29,6 +32,13 @@ pub(super) fn chance(run: &Record) -> Option<(&'static str, f64)> {
 /// The accuracy without the skill that the task of `run` tests.
 fn without_skill(run: &Record) -> Option<NoSkill> {
     task(run)?.read().ok()?.without_skill()
+}
+
+/// Name and value of the accuracy without the skill that the task of `run` tests, among the test answers whose property
+/// `by` is between `from` and `to`.
+pub(super) fn without_skill_in(run: &Record, by: &str, (from, to): (usize, usize)) -> Option<(&'static str, f64)> {
+    let task = task(run)?.read().ok()?;
+    Some((task.without_skill()?.label, task.without_skill_in(by, from, to)?))
 }
 
 /// The settings of the task of `run`, read from its columns.
@@ -91,18 +101,20 @@ pub(super) fn baselines(groups: &[&RunGroup], metric: &Metric, columns: usize) -
     baselines
 }
 
-/// Adds a note on the number of cells at or below the accuracy without the task's skill, and that accuracy as a fact; where runs
-/// differ in it, both by the lowest.
+/// Adds the accuracy without the task's skill as a note, as a fact of the grid and of every record, and, unless epochs
+/// are shown, the number of cells at or below it. Where runs differ in it, the lowest counts.
 pub(super) fn say_without_skill(grid: &mut Grid) {
     let known = grid.baselines.iter().find(|baseline| baseline.name.starts_with(NO));
-    let Some(skill) = known.and_then(|baseline| baseline.name.strip_prefix(NO)) else { return };
     let levels = known.and_then(|baseline| baseline.levels.first()).map_or(&[][..], Vec::as_slice);
-    let (&[ceiling] | &[ceiling, _]) = levels else {
+    let ceiling = levels.first().copied();
+    grid.records.iter_mut().for_each(|record| record.push(fact(WITHOUT_SKILL, ceiling)));
+    let (Some(ceiling), Some(skill)) = (ceiling, known.and_then(|baseline| baseline.name.strip_prefix(NO))) else {
         return;
     };
     let percent = |level: &f64| format!("{:.1}", 100.0 * level);
     let ceilings: Vec<String> = levels.iter().map(percent).collect();
-    let scores: Vec<f64> = grid.results().filter_map(|status| Some(status.score()?.mean)).collect();
+    let results = grid.results().filter(|_| !grid.is_of_epochs());
+    let scores: Vec<f64> = results.filter_map(|status| Some(status.score()?.mean)).collect();
     let below = scores.iter().filter(|score| **score <= ceiling).count();
     let shown = match below {
         0 => String::new(),

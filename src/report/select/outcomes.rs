@@ -6,7 +6,7 @@ use super::super::score::distinct_rates;
 use super::super::solved::{kaplan_meier, Time};
 use super::super::tuning::{bands, best_of, DRAWS};
 use super::super::RunGroup;
-use super::chance::baselines;
+use super::chance::{baselines, say_without_skill};
 use super::panel::{filled, lines, of_lines, Titles};
 use super::{facts_at, selected_of_all_rates, settings, Selected, Selection};
 use crate::store::{Column, Outcome, Record};
@@ -74,6 +74,7 @@ pub(in super::super) fn tuning(of: &Selection) -> Selected {
             "expected best of k of the learning rates tried, each by its mean over seeds; a diverged run counts as 0"
                 .to_owned(),
         );
+        say_without_skill(grid);
     });
     let mut cells = selected.grids.iter().flat_map(|grid| &grid.lines).flat_map(|line| &line.cells);
     let banded = cells.any(|cell| matches!(cell.content, Content::Between(..)));

@@ -4,7 +4,7 @@ use super::super::figures::Skills;
 use super::super::grid::{fact, Cell, Content, Facts, Grid, GridLine, PanelForm, Style};
 use super::super::score::GroupStatus;
 use super::super::{grouped, mixed, RunGroup};
-use super::chance::chance;
+use super::chance::{chance, WITHOUT_SKILL};
 use super::panel::{known, lines};
 use super::{facts_at, selected, settings, Selected, Selection};
 use crate::store::Column;
@@ -45,10 +45,11 @@ pub(in super::super) fn skills(of: &Selection, skills: &Skills) -> Selected {
     places.retain(|place| !tasks.contains(place) && *place != known("mixer"));
     places.insert(0, known("mixer"));
     let groups: Vec<&RunGroup> = of.groups.iter().collect();
+    let levels: Vec<Option<f64>> = skills.names.iter().map(|name| without_skill(&groups, name)).collect();
     let mut drawn: Vec<(Option<f64>, GridLine, Vec<Facts>)> = Vec::new();
     for (mut line, groups) in lines(of.figure.runs, &groups, &places) {
         let (mut sum, mut records) = (Some(0.0), Vec::new());
-        for name in skills.names {
+        for (name, level) in skills.names.iter().zip(&levels) {
             let own = groups.iter().copied().filter(|group| group.record.text(Column::DATASET) == *name);
             let own: Vec<&RunGroup> = own.collect();
             let score = task_score(of, skills, &own);
@@ -56,7 +57,7 @@ pub(in super::super) fn skills(of: &Selection, skills: &Skills) -> Selected {
             line.cells.push(score.cell());
             let facts = facts_at(groups[0].record, &places).into_iter();
             let task = [fact("skill", *name), fact("metric", of.metric.name), fact("mean", score.number())];
-            records.push(facts.chain(task).collect());
+            records.push(facts.chain(task).chain([fact(WITHOUT_SKILL, *level)]).collect());
         }
         let score = sum.map(|sum| sum / skills.names.len() as f64);
         line.cells.insert(0, score.map_or_else(|| Cell::text("-"), |score| Cell::from(Content::Value(score))));
@@ -67,7 +68,7 @@ pub(in super::super) fn skills(of: &Selection, skills: &Skills) -> Selected {
     let unranked = drawn.len() - ranked;
     let records = drawn.iter_mut().flat_map(|(_, _, records)| std::mem::take(records)).collect();
     let mut lines: Vec<GridLine> = drawn.into_iter().map(|(_, line, _)| line).collect();
-    lines.extend(without_skill(skills, &groups));
+    lines.extend((!groups.is_empty()).then(|| line_without_skill(&levels)));
     let columns = [SCORE].into_iter().chain(skills.names.iter().copied());
     let mut grid = Grid {
         form: PanelForm::Heatmap,
@@ -110,16 +111,16 @@ fn task_score(of: &Selection, skills: &Skills, groups: &[&RunGroup]) -> TaskScor
     }
 }
 
-/// Line of the accuracies without each skill, over all settings that were run.
-fn without_skill(skills: &Skills, groups: &[&RunGroup]) -> Option<GridLine> {
-    let level = |name: &&str| {
-        let own = groups.iter().filter(|group| group.record.text(Column::DATASET) == *name);
-        let levels: Vec<f64> = own.filter_map(|group| Some(chance(group.record)?.1)).collect();
-        (!levels.is_empty()).then(|| levels.iter().sum::<f64>() / levels.len() as f64)
-    };
-    let levels: Vec<Option<f64>> = skills.names.iter().map(level).collect();
+/// Accuracy without the skill of the task called `name`, the mean over all of its settings that were run.
+fn without_skill(groups: &[&RunGroup], name: &str) -> Option<f64> {
+    let own = groups.iter().filter(|group| group.record.text(Column::DATASET) == name);
+    let levels: Vec<f64> = own.filter_map(|group| Some(chance(group.record)?.1)).collect();
+    (!levels.is_empty()).then(|| levels.iter().sum::<f64>() / levels.len() as f64)
+}
+
+/// Line of the accuracies without each skill, behind their mean.
+fn line_without_skill(levels: &[Option<f64>]) -> GridLine {
     let cell = |level: &Option<f64>| level.map_or_else(|| Cell::text("-"), |level| Cell::from(Content::Value(level)));
     let mean = levels.iter().copied().sum::<Option<f64>>().map(|sum| sum / levels.len() as f64);
-    let cells = [mean].iter().chain(&levels).map(cell).collect();
-    (!groups.is_empty()).then(|| GridLine::of_baseline("without the skill", cells))
+    GridLine::of_baseline("without the skill", [mean].iter().chain(levels).map(cell).collect())
 }

@@ -1,9 +1,9 @@
 //! Numbers per epoch, or per slice of the test answers: the mean over seeds, one line per setting and rate.
 
-use super::super::grid::{fact, Cell, Facts, Grid, GridLine, PanelForm, Style, Tick};
+use super::super::grid::{fact, Baseline, Cell, Content, Facts, Grid, GridLine, PanelForm, Style, Tick};
 use super::super::score::{GroupStatus, Score};
 use super::super::{By, SCHEMA};
-use super::chance::chance_of;
+use super::chance::{chance_of, say_without_skill, without_skill_in, WITHOUT_SKILL};
 use super::panel::{filled, lines, of_lines, tasks, PanelRuns, Titles};
 use super::{facts_at, Selected};
 use crate::config::Objective;
@@ -103,6 +103,7 @@ fn curve(measure: &TracedMetric, panel: &PanelRuns<Traced<EpochRow>>) -> Grid {
     };
     let seeds = grid.about_seeds();
     grid.notes.extend(seeds.map(|seeds| seeds + " that were still training"));
+    say_without_skill(&mut grid);
     grid
 }
 
@@ -112,8 +113,23 @@ fn sliced(by: By, panel: &PanelRuns<Traced<SliceRow>>) -> Grid {
     let slices: BTreeSet<_> = rows.filter(|row| row.by == name).map(|row| (row.from, row.to)).collect();
     let slices: Vec<(usize, usize)> = slices.into_iter().collect();
     let number = |row: &SliceRow| (row.by == name).then_some(((row.from, row.to), row.accuracy));
-    let at = |(from, to): &(usize, usize)| vec![fact("by", name), fact("from", *from), fact("to", *to)];
-    let (lines, records) = means(&panel.runs, &slices, number, at);
+    let without = |slice: &(usize, usize)| without_skill_in(&panel.runs[0].run, name, *slice);
+    let at = |slice: &(usize, usize)| {
+        let level = without(slice).map(|(_, level)| level);
+        vec![fact("by", name), fact("from", slice.0), fact("to", slice.1), fact(WITHOUT_SKILL, level)]
+    };
+    let (mut lines, records) = means(&panel.runs, &slices, number, at);
+    let levels: Vec<Option<(&str, f64)>> = slices.iter().map(without).collect();
+    let label = levels.iter().flatten().map(|(label, _)| *label).next();
+    let cell = |level: &Option<(&str, f64)>| match level {
+        Some((_, level)) => Cell::from(Content::Value(*level)),
+        None => Cell::text("-"),
+    };
+    lines.extend(label.map(|label| GridLine::of_baseline(label, levels.iter().map(cell).collect())));
+    let baseline = label.map(|name| Baseline {
+        name,
+        levels: levels.iter().map(|level| level.iter().map(|(_, level)| *level).collect()).collect(),
+    });
     let titles = slices.iter().map(|(from, to)| match from == to {
         true => from.to_string(),
         false => format!("{from}-{to}"),
@@ -121,6 +137,7 @@ fn sliced(by: By, panel: &PanelRuns<Traced<SliceRow>>) -> Grid {
     let mut grid = Grid {
         axes: ["mixer", name].map(str::to_owned),
         place: [panel.title.clone(), String::new()],
+        baselines: baseline.into_iter().collect(),
         records,
         ..Grid::new(panel.title.clone(), titles, lines, Style::Percent)
     };

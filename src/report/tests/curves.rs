@@ -43,8 +43,9 @@ fn curves_are_means_over_seeds_a_line_a_rate_until_the_last_epoch_of_each() {
     let report = curves(&small(), &ReportOptions::default()).unwrap();
     shows!("curves", text(&report));
     let csv = drawn(&report, "csv");
-    assert!(csv.lines().next().unwrap().ends_with(",metric,epoch,mean,std,seeds"), "{csv}");
-    assert!(csv.lines().last().unwrap().ends_with(",accuracy,1,0.125,,1"), "{csv}");
+    assert!(csv.lines().next().unwrap().ends_with(",metric,epoch,mean,std,seeds,without_skill"), "{csv}");
+    assert!(csv.lines().last().unwrap().contains(",accuracy,1,0.125,,1,0.28"), "{csv}");
+    assert!(csv.lines().any(|line| line.ends_with(",train_loss,1,1.0,,1,")), "{csv}");
     assert_eq!(csv.lines().count(), 1 + 2 * 3);
 }
 

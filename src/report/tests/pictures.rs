@@ -356,8 +356,8 @@ fn a_point_a_setting_stands_at_its_state_size_and_a_colour_is_a_mixer() {
     assert!(plot.series.iter().all(|series| !series.joined));
     assert_eq!(plot.x.scale, picture::Scale::Log);
     let csv = super::drawn(&report, "csv");
-    assert!(csv.lines().next().unwrap().ends_with("mean,std,seeds,lr,status,state_size"), "{csv}");
-    assert!(csv.lines().nth(3).unwrap().ends_with("0.75,,1,0.001,done,64000.0"), "{csv}");
+    assert!(csv.lines().next().unwrap().ends_with("mean,std,seeds,lr,status,state_size,without_skill"), "{csv}");
+    assert!(csv.lines().nth(3).unwrap().contains("0.75,,1,0.001,done,64000.0,0.02"), "{csv}");
     shows_words("words-of-figure-state", &report);
 }
 

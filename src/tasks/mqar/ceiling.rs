@@ -4,7 +4,7 @@ use super::{MqarConfig, POWER};
 use std::collections::BTreeMap;
 use std::f64::consts::LN_2;
 use std::ops::Range;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// Distance between two nodes of the integral over the logarithm of time.
 const STEP: f64 = 0.1;
@@ -12,8 +12,8 @@ const STEP: f64 = 0.1;
 /// Largest number of multiplications, some seconds of work, for which the ceiling is computed.
 const MOST_WORK: f64 = 4e9;
 
-/// Accuracies by slots, pairs and overwritten pairs, cached for the process.
-static KNOWN: Mutex<BTreeMap<[usize; 3], f64>> = Mutex::new(BTreeMap::new());
+/// Results of [`pairs_of_slots`] by slots and pairs, cached for the process.
+static KNOWN: Mutex<BTreeMap<[usize; 2], Arc<Vec<f64>>>> = Mutex::new(BTreeMap::new());
 
 /// Accuracy of the best predictor that sees the position of a question and the positions of all values, but compares no
 /// keys. `None` if there are too many slots and pairs to compute it.
@@ -21,26 +21,44 @@ static KNOWN: Mutex<BTreeMap<[usize; 3], f64>> = Mutex::new(BTreeMap::new());
 /// Pairs draw their slots one after the other without replacement, slot g with weight (g + 1)^(a - 1), so that pairs
 /// shown early tend to be asked for early. At slot g the predictor answers with the value of the likeliest pair.
 pub(super) fn without_recall(config: &MqarConfig) -> Option<f64> {
-    let (slots, k, overwritten) = (config.slots(), config.kv_pairs, config.overwrites);
+    let (k, overwritten) = (config.kv_pairs, config.overwrites);
+    let of_slot = |pairs: &[f64]| {
+        let asked: f64 = pairs.iter().sum();
+        let likeliest = pairs.iter().copied().fold(0.0, f64::max);
+        let kept = 1.0 - overwritten as f64 / k as f64;
+        // Each replacing value belongs to the asked pair with probability 1/k.
+        let renewed = if overwritten > 0 { asked / k as f64 } else { 0.0 };
+        (kept * likeliest).max(renewed)
+    };
+    Some(known(config)?.chunks(k).map(of_slot).sum::<f64>() / k as f64)
+}
+
+/// Accuracy of the predictor of [`without_recall`] among the questions for which `in_slice` holds, given their slot and
+/// pair. `None` where it is unknown, if no question is in the slice, and if pairs are overwritten.
+pub(super) fn without_recall_in(config: &MqarConfig, in_slice: impl Fn(usize, usize) -> bool) -> Option<f64> {
+    if config.overwrites > 0 {
+        return None;
+    }
+    let (mut right, mut asked) = (0.0, 0.0);
+    for (slot, pairs) in known(config)?.chunks(config.kv_pairs).enumerate() {
+        let likeliest = (0..pairs.len()).rev().max_by(|a, b| pairs[*a].total_cmp(&pairs[*b]))?;
+        let inside = |pair: usize| if in_slice(slot, pair) { pairs[pair] } else { 0.0 };
+        right += inside(likeliest);
+        asked += (0..pairs.len()).map(inside).sum::<f64>();
+    }
+    (asked > 0.0).then(|| right / asked)
+}
+
+/// [`pairs_of_slots`] of the examples of `config`; `None` if that takes too long.
+fn known(config: &MqarConfig) -> Option<Arc<Vec<f64>>> {
+    let (slots, k) = (config.slots(), config.kv_pairs);
     let work = nodes(slots) as f64 * slots as f64 * (slots as f64).log2().max(1.0) * k as f64;
     if work > MOST_WORK {
         return None;
     }
-    let key = [slots, k, overwritten];
     let mut known = KNOWN.lock().unwrap_or_else(|e| e.into_inner());
-    let accuracy = known.entry(key).or_insert_with(|| {
-        let pairs = pairs_of_slots(&config.slot_weights(POWER), k);
-        let of_slot = |pairs: &[f64]| {
-            let asked: f64 = pairs.iter().sum();
-            let likeliest = pairs.iter().copied().fold(0.0, f64::max);
-            let kept = 1.0 - overwritten as f64 / k as f64;
-            // Each replacing value belongs to the asked pair with probability 1/k.
-            let renewed = if overwritten > 0 { asked / k as f64 } else { 0.0 };
-            (kept * likeliest).max(renewed)
-        };
-        pairs.chunks(k).map(of_slot).sum::<f64>() / k as f64
-    });
-    Some(*accuracy)
+    let pairs = known.entry([slots, k]).or_insert_with(|| Arc::new(pairs_of_slots(&config.slot_weights(POWER), k)));
+    Some(pairs.clone())
 }
 
 /// P(pair j is asked for at slot g) for each slot and pair, (G, k): the probability that slot g is the j-th of those
@@ -102,7 +120,7 @@ fn others(rung: &[f64], range: Range<usize>, counts: &[f64], out: &mut impl FnMu
 mod tests {
     use super::super::tests;
     use super::*;
-    use crate::tasks::Generator;
+    use crate::tasks::{Generator, Task};
 
     fn config(seq_len: usize, kv_pairs: usize) -> MqarConfig {
         MqarConfig { train_examples: 20_000, ..tests::config(Generator::Native, seq_len, kv_pairs, 8192) }
@@ -127,6 +145,38 @@ mod tests {
             let sum: f64 = pairs.iter().skip(pair).step_by(4).sum();
             assert!((sum - 1.0).abs() < 1e-8, "pair {pair}: {sum}");
         }
+    }
+
+    /// Accuracies in slices against those of the predictor on examples of the generator.
+    #[test]
+    fn slices_of_the_predictor_are_those_of_drawn_examples() {
+        let config = config(32, 4);
+        let [train, ..] = super::super::native::load(&config);
+        let pairs = pairs_of_slots(&config.slot_weights(POWER), 4);
+        let likeliest: Vec<usize> =
+            pairs.chunks(4).map(|pairs| (0..4).max_by(|a, b| pairs[*a].total_cmp(&pairs[*b])).unwrap()).collect();
+        let batch = train.batch(0..train.len());
+        let correct: Vec<f32> = batch
+            .positions
+            .iter()
+            .zip(batch.answers)
+            .enumerate()
+            .map(|(i, (position, answer))| {
+                let shown = &batch.tokens[i / 4 * 32..][..8];
+                let value = shown[2 * likeliest[(*position as usize - 8) / 2] + 1];
+                f32::from(u8::from(value == *answer))
+            })
+            .collect();
+        let slices = config.slices(&train).unwrap();
+        for (slice, right) in slices.all().iter().zip(slices.right(&correct)) {
+            let (drawn, all) = (right as f64, slice.answers as f64);
+            match config.without_skill_in(slice.by, slice.from, slice.to) {
+                Some(found) => assert!((drawn / all - found).abs() < 0.02 + 2.0 / all.sqrt(), "{slice:?}: {found}"),
+                None => assert_eq!(slice.answers, 0, "{slice:?}"),
+            }
+        }
+        let overwritten = MqarConfig { overwrites: 1, ..config };
+        assert_eq!(overwritten.without_skill_in("pair", 0, 0), None);
     }
 
     /// Accuracy of the predictor itself on examples of the generator.

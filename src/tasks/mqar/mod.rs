@@ -219,6 +219,21 @@ impl Task for MqarConfig {
         Some(NoSkill { accuracy, predictor, label: NO_RECALL })
     }
 
+    fn without_skill_in(&self, by: &str, from: usize, to: usize) -> Option<f64> {
+        self.check().ok()?;
+        let tested = self.tested();
+        let (width, context) = (self.width(), self.context());
+        let distance = |slot: usize, pair: usize| context + width * slot - width * pair - 1;
+        match by {
+            "pair" => ceiling::without_recall_in(&tested, |_, pair| (from..=to).contains(&pair)),
+            // Repeated pairs are shuffled, so that pair and slot do not determine the distance.
+            "distance" if self.passes == 1 => {
+                ceiling::without_recall_in(&tested, |slot, pair| (from..=to).contains(&distance(slot, pair)))
+            }
+            _ => None,
+        }
+    }
+
     /// Slices by the pair that a question asks for, numbered in the order in which pairs are first shown, and by the
     /// distance in tokens from the last showing of its value to the question.
     fn slices(&self, test: &Dataset) -> Option<Slices> {

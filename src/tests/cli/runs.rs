@@ -231,7 +231,10 @@ fn a_run_of_mqar_tells_its_answers_apart() {
     fs::write(world.path("distances.csv"), distances).unwrap();
     let distances = table(&world.path("distances.csv")).into_iter();
     let mut distances = distances.filter(|row| row["by"] == "distance");
-    assert!(distances.any(|row| (&*row["from"], &*row["to"]) == ("2", "3")));
+    let near = distances.find(|row| (&*row["from"], &*row["to"]) == ("2", "3")).unwrap();
+    assert!((0.0..=1.0).contains(&near["without_skill"].parse::<f64>().unwrap()), "{near:?}");
+    let shown = world.dsf(&format!("show {}", world.runs("results")[0].display())).ok();
+    assert!(shown.contains("accuracy without recall: ") && shown.matches("without recall").count() > 4, "{shown}");
     let run = world.runs("results").remove(0);
     fs::write(run.join("slices.csv"), "epoch,by,from,to,answers,accuracy\n").unwrap();
     let changed = world.dsf("report --by pair");
