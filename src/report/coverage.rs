@@ -52,6 +52,7 @@ impl Coverage {
             notes.push(format!("{count} outside the plan omitted"));
         }
         notes.extend(edges(results));
+        notes.extend(passed_over(results));
         notes.extend(self.program());
         notes.push(format!("trained for {}", duration(self.seconds)));
         notes
@@ -95,6 +96,12 @@ fn edges(results: &[GroupStatus]) -> Option<String> {
         (low, high) => format!("the lowest rate tried won in {low}, the highest in {high} cells"),
     };
     Some(format!("hint: {place}; a better one may lie outside"))
+}
+
+fn passed_over(results: &[GroupStatus]) -> Option<String> {
+    let cells = results.iter().filter(|status| status.score().is_some_and(|score| score.passed_over)).count();
+    let cells = (cells > 0).then(|| counted(cells, "cell"))?;
+    Some(format!("note: in {cells} a rate that lacks seeds has a better mean so far; the best of those with the most seeds is shown"))
 }
 
 /// The number of times that each value occurs.

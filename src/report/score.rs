@@ -36,6 +36,8 @@ pub struct Score {
     pub lr: f64,
     /// End of the tried rates at which the best rate lies, if any.
     pub edge: Option<Edge>,
+    /// Whether a rate with fewer seeds has a better mean, and was left out for lack of seeds.
+    pub passed_over: bool,
 }
 
 /// An end of the tried rates.
@@ -115,7 +117,7 @@ impl Score {
     /// Score of one number per seed at a learning rate whose position among the tried rates is unknown.
     pub(super) fn of(values: &[f64], lr: f64) -> Self {
         let mean = mean(values.iter().copied());
-        Self { mean, std: sample_std(values, mean), seeds: values.len(), lr, edge: None }
+        Self { mean, std: sample_std(values, mean), seeds: values.len(), lr, edge: None, passed_over: false }
     }
 }
 
@@ -173,6 +175,8 @@ pub(super) struct Reported {
     /// The chosen rate, and the end of the tried rates at which it lies; one element per half of the seeds if
     /// cross-fitted.
     rates: Vec<(f64, Option<Edge>)>,
+    /// Whether a rate with fewer seeds has a better mean.
+    passed_over: bool,
 }
 
 impl Reported {
@@ -210,6 +214,7 @@ impl Reported {
         let second = Self::at(second, first, by, GroupStatus::NoNumber)?;
         reported.seeds.extend(second.seeds);
         reported.rates.extend(second.rates);
+        reported.passed_over |= second.passed_over;
         match reported.diverged + second.diverged {
             0 => Ok(reported),
             _ => Err(GroupStatus::Diverged),
@@ -226,7 +231,8 @@ impl Reported {
         if seeds.is_empty() {
             return Err(without);
         }
-        Ok(Self { seeds, diverged: rate.diverged, rates: vec![(best.lr, best.edge(others))] })
+        let rates = vec![(best.lr, best.edge(others))];
+        Ok(Self { seeds, diverged: rate.diverged, rates, passed_over: best.passes_over(others, by) })
     }
 
     fn score(&self, shown: &Metric) -> Score {
@@ -239,7 +245,7 @@ impl Reported {
         let score = Score::of(&values, lr);
         let saturated = shown.shown == MetricFormat::Percent && score.mean > SATURATED;
         let edge = self.rates.iter().find_map(|(_, edge)| *edge);
-        Score { edge: edge.filter(|_| !saturated), ..score }
+        Score { edge: edge.filter(|_| !saturated), passed_over: self.passed_over, ..score }
     }
 }
 
@@ -274,14 +280,12 @@ fn rates(runs: &[&Record], by: &Metric, shown: &Metric) -> Vec<Rate> {
 }
 
 /// The best rate. A rate at which no seed diverged precedes all others, since the surviving seeds of an unstable rate
-/// overstate it. Among equals the lowest rate wins.
+/// overstate it; and a rate with more seeds one with fewer, whose mean can be high by chance. Among equals the lowest rate
+/// wins.
 fn best<'a>(rates: &'a [Rate], by: &Metric) -> Option<&'a Rate> {
     let scored = rates.iter().rev().filter(|rate| !rate.seeds.is_empty());
-    let score = |rate: &Rate| mean(rate.seeds.iter().map(|seed| seed.score));
-    scored.max_by(|a, b| {
-        let stable = (a.diverged == 0).cmp(&(b.diverged == 0));
-        stable.then_with(|| by.compare(score(a), score(b)))
-    })
+    let trust = |rate: &Rate| (rate.diverged == 0, rate.ended());
+    scored.max_by(|a, b| trust(a).cmp(&trust(b)).then_with(|| by.compare(a.mean(), b.mean())))
 }
 
 impl Rate {
@@ -304,7 +308,23 @@ impl Rate {
     }
 
     fn tried(&self) -> bool {
-        self.diverged > 0 || !self.seeds.is_empty()
+        self.ended() > 0
+    }
+
+    /// Number of seeds that ended, diverged ones included.
+    fn ended(&self) -> usize {
+        self.seeds.len() + self.diverged
+    }
+
+    /// Mean of the metric by which rates are compared.
+    fn mean(&self) -> f64 {
+        mean(self.seeds.iter().map(|seed| seed.score))
+    }
+
+    /// Whether one of `rates` is stable and has a better mean, over fewer seeds.
+    fn passes_over(&self, rates: &[Rate], by: &Metric) -> bool {
+        let fewer = rates.iter().filter(|rate| rate.diverged == 0 && (1..self.ended()).contains(&rate.ended()));
+        fewer.map(Rate::mean).any(|mean| by.compare(mean, self.mean()).is_gt())
     }
 
     fn edge(&self, rates: &[Rate]) -> Option<Edge> {

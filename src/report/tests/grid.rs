@@ -91,6 +91,19 @@ fn survivors_of_an_unstable_rate_do_not_beat_a_stable_one() {
 }
 
 #[test]
+fn a_rate_that_lacks_seeds_does_not_beat_one_that_has_all() {
+    let mut rows = seeds(64, 1e-3, &[0.5, 0.6]);
+    rows.extend(seeds(64, 1e-2, &[0.95]));
+    let (few, note) = (report(&rows), "in 1 cell a rate that lacks seeds has a better mean so far");
+    assert_eq!(cell(&few, 64, 32).score().unwrap().lr, 1e-3);
+    assert!(text(&few).contains(note), "{}", text(&few));
+    rows.push(Record::new(&at(64, 32, 1e-2, 1), &done(0.4)));
+    let all = report(&rows);
+    assert_eq!(cell(&all, 64, 32).score().unwrap().lr, 1e-2);
+    assert!(!text(&all).contains(note), "{}", text(&all));
+}
+
+#[test]
 fn a_cell_with_one_good_rate_is_not_diverged() {
     let rows = [row(64, 32, 1e-3, 0.6), ended(64, 32, 1e-2, &diverged())];
     assert_eq!(only_cell(&rows).score().unwrap().mean, 0.6);
@@ -339,10 +352,12 @@ fn markdown_has_a_table_a_panel() {
 fn csv_has_a_line_a_cell_with_all_settings() {
     let mut rows = seeds(64, 1e-3, &[0.5, 0.75]);
     rows.push(row(128, 64, 1e-3, 1.0 / 3.0));
-    let csv = drawn(&report(&rows), "csv");
+    let report = report(&rows);
+    let csv = drawn(&report, "csv");
     let settings = "1,mqar,matched,linear,reference,dt_init=zero,1,2,transformer,mlp,true,\
                     64,4,8192,100000,3000,native,0,0.1,f32,0.1,0.1,cosine-per-epoch,512,64,0.99\
                     ,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,";
+    let without = of_grid(&report.grids[0], "without_recall");
     let expected = format!(
         "format,task,protocol,mixer,variant,options,heads,layers,layout,state_mixer,positions,\
          seq_len,kv_pairs,vocab_size,train_examples,test_examples,data,data_seed,weight_decay,\
@@ -350,11 +365,11 @@ fn csv_has_a_line_a_cell_with_all_settings() {
          dataset,contour_length,val_examples,expand,micro_batch,warmup_epochs,input,mlp_width,dropout,\
          lambda_skip,pool,mask,dual,loss,tokenizer,eos_between_articles,rotary,rotary_dims,init,beta1,beta2,\
          eps,clip,decay,hybrid,test_seq_len,copy_tokens,key_tokens,overwrites,passes,\
-         position_embedding,bidirectional,source_digest,short_conv,map_init,state_norm,fresh_examples,block,from_digest,n_positions,group,form,noise,auto_encoder,permuted,d,n,metric,mean,std,seeds,lr,status\n\
-         {settings},64,32,accuracy,0.625,0.1767766952966369,2,0.001,done\n\
-         {settings},128,32,accuracy,,,,,not_run\n\
-         {settings},64,64,accuracy,,,,,not_run\n\
-         {settings},128,64,accuracy,0.3333333333333333,,1,0.001,done\n"
+         position_embedding,bidirectional,source_digest,short_conv,map_init,state_norm,fresh_examples,block,from_digest,n_positions,group,form,noise,auto_encoder,permuted,d,n,metric,mean,std,seeds,lr,status,without_skill\n\
+         {settings},64,32,accuracy,0.625,0.1767766952966369,2,0.001,done,{without}\n\
+         {settings},128,32,accuracy,,,,,not_run,{without}\n\
+         {settings},64,64,accuracy,,,,,not_run,{without}\n\
+         {settings},128,64,accuracy,0.3333333333333333,,1,0.001,done,{without}\n"
     );
     assert_eq!(csv, expected);
 }
