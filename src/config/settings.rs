@@ -522,7 +522,8 @@ pub static SETTINGS: Settings = {
         row("data", At::Task("data"), OneOf(&["native", "numpy", "files"]), Task,
             "Source of the examples")
             .more(&[(LABELS, "`native` is the generator of dsf, `numpy` the released one, bit for bit."),
-                (POOLED, "`files` reads the released data, `native` generates listops, pathfinder, path-x and path-x-256.")])
+                (POOLED, "`files` reads the released data, `native` generates listops, pathfinder, path-x and path-x-256, \
+                    and draws digits and shapes in place of the pictures of MNIST and CIFAR.")])
             .accepting(&[(LABELS, &["native", "numpy"]), (POOLED, &["native", "files"])])
             .decides(Files)
             .shown(column(Empty, "generator of the examples")),

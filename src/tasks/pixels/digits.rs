@@ -1,10 +1,7 @@
-//! Drawn digits in place of MNIST: polylines whose corners, size, slant, place and width vary at random. A digit is a
-//! function of (seed, number), so that threads may draw in any order.
+//! Drawn digits in place of MNIST: polylines whose corners, size, slant, place and width vary at random.
 
 use super::CLASSES;
 use crate::ops::rng::Rng;
-use crate::tasks::{Documents, TrainValTest};
-use rayon::prelude::*;
 
 /// Side in pixels, as in MNIST.
 pub(super) const SIDE: usize = 28;
@@ -43,23 +40,8 @@ const SHAPES: [&[(f64, f64)]; CLASSES] = [
     &[(0.95, 0.3), (0.5, 0.52), (0.05, 0.3), (0.4, 0.0), (0.95, 0.3), (0.85, 1.0)],
 ];
 
-/// Draws the splits in order: training, validation, test.
-pub(super) fn drawn(seed: u64, examples: [usize; 3]) -> TrainValTest<Documents> {
-    let mut first = 0;
-    let splits = examples.map(|size| {
-        let digits: Vec<_> = (first..first + size).into_par_iter().map(|number| digit(seed, number as u64)).collect();
-        first += size;
-        let mut split = Documents::new(1);
-        for (pixels, label) in digits {
-            split.push(&[&pixels], label);
-        }
-        split
-    });
-    splits.into()
-}
-
-/// Pixels, row by row, and label of a digit.
-fn digit(seed: u64, number: u64) -> (Vec<u8>, u8) {
+/// Pixels, row by row, and label of a digit, a function of (seed, number).
+pub(super) fn digit(seed: u64, number: u64) -> (Vec<u8>, u8) {
     let mut rng = Rng::new(seed, "pixels/digits", number);
     let label = rng.below(CLASSES as u32) as u8;
     let mut between = |low: f64, high: f64| low + (high - low) * rng.uniform();

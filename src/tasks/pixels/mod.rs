@@ -3,6 +3,7 @@
 
 mod digits;
 mod idx;
+mod shapes;
 
 use super::lra::{self, LraConfig, LraDataset};
 use super::{
@@ -11,6 +12,7 @@ use super::{
 use crate::config::TaskConfig;
 use crate::error::{ensure, refuse, Result};
 use crate::ops::rng::Rng;
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -20,6 +22,7 @@ pub(super) const ENTRY: TaskEntry = TaskEntry {
     examples: &[
         "dsf pixels --mixer s4d",
         "dsf pixels --mixer lru --permuted true",
+        "dsf pixels --picture cifar",
         "dsf pixels --preset paper --picture mnist --data-dir DIR --mixer mamba",
     ],
     recipe: include_str!("../../recipes/pixels.toml"),
@@ -50,12 +53,12 @@ struct PixelsConfig {
     /// Whether the pixels are read in a random order, the same for all pictures and runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     permuted: bool,
-    /// Source of the pictures: files, or drawn digits in place of MNIST.
+    /// Source of the pictures: files, or drawn digits in place of MNIST and drawn shapes in place of CIFAR.
     data: Generator,
-    /// Digest of the files that are read; `None` for drawn digits, and until the files have been looked up.
+    /// Digest of the files that are read; `None` for drawn pictures, and until the files have been looked up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     source_digest: Option<String>,
-    /// Seed of drawn digits; without effect for files.
+    /// Seed of drawn pictures; without effect for files.
     data_seed: u64,
     /// Number of gray values, V.
     vocab_size: usize,
@@ -95,7 +98,7 @@ impl PictureKind {
     fn side(self) -> usize {
         match self {
             Self::Mnist => digits::SIDE,
-            Self::Cifar => 32,
+            Self::Cifar => shapes::SIDE,
         }
     }
 
@@ -149,14 +152,8 @@ impl Task for PixelsConfig {
 
     fn check(&self) -> Result<()> {
         let (name, side) = (self.picture.name(), self.picture.side());
-        match (self.data, self.picture) {
-            (Generator::Files, _) | (Generator::Native, PictureKind::Mnist) => {}
-            (Generator::Native, PictureKind::Cifar) => {
-                refuse!(flag "--data" = "native", "only digits are drawn here; give --data files, or --picture mnist")
-            }
-            (Generator::Numpy, _) => {
-                refuse!(flag "--data" = "numpy", "is a generator of MQAR; pictures take native or files")
-            }
+        if self.data == Generator::Numpy {
+            refuse!(flag "--data" = "numpy", "is a generator of MQAR; pictures take native or files");
         }
         for (flag, size, least) in [
             ("--train-examples", self.train_examples, 1),
@@ -181,7 +178,8 @@ impl Task for PixelsConfig {
         let splits = match (self.data, self.picture) {
             (Generator::Files, PictureKind::Cifar) => lra::load(&self.of_arena(), data_dir, made)?,
             (Generator::Files, PictureKind::Mnist) => idx::load(data_dir, self.examples())?,
-            _ => digits::drawn(self.data_seed, self.examples()),
+            (_, PictureKind::Mnist) => drawn(digits::digit, self.data_seed, self.examples()),
+            (_, PictureKind::Cifar) => drawn(shapes::shape, self.data_seed, self.examples()),
         };
         let Some(order) = self.order() else { return Ok(Splits::Pooled(splits)) };
         let TrainValTest { train, val, test, .. } = &splits;
@@ -211,6 +209,22 @@ impl Task for PixelsConfig {
             _ => Ok(None),
         }
     }
+}
+
+/// Draws the splits in order: training, validation, test. `picture` returns pixels and label of the picture with a seed
+/// and a number, so that threads may draw in any order.
+fn drawn(picture: fn(u64, u64) -> (Vec<u8>, u8), seed: u64, examples: [usize; 3]) -> TrainValTest<Documents> {
+    let mut first = 0;
+    let splits = examples.map(|size| {
+        let pictures: Vec<_> = (first..first + size).into_par_iter().map(|i| picture(seed, i as u64)).collect();
+        first += size;
+        let mut split = Documents::new(1);
+        for (pixels, label) in pictures {
+            split.push(&[&pixels], label);
+        }
+        split
+    });
+    splits.into()
 }
 
 /// The pictures with their pixels in another order.

@@ -63,6 +63,65 @@ fn drawn_digits_show_their_labels() {
     assert!(right > 350, "{right} of 500");
 }
 
+/// Pixels that differ from the background, as eight shares of rings around their centre and four moments over the
+/// angle: the same for every place, size, angle and contrast.
+fn silhouette(pixels: &[u8]) -> Vec<f64> {
+    let side = shapes::SIDE;
+    let place = |i: usize| [(i % side) as f64, (i / side) as f64];
+    let edge = (0..side * side).filter(|i| place(*i).iter().any(|at| *at < 2.0 || *at > side as f64 - 3.0));
+    let mut border: Vec<u8> = edge.map(|i| pixels[i]).collect();
+    border.sort_unstable();
+    let background = f64::from(border[border.len() / 2]);
+    let differs = |i: &usize| (f64::from(pixels[*i]) - background).abs() > 42.0;
+    let points: Vec<[f64; 2]> = (0..side * side).filter(differs).map(place).collect();
+    let count = points.len().max(1) as f64;
+    let mean = [0, 1].map(|axis| points.iter().map(|point| point[axis]).sum::<f64>() / count);
+    let polar: Vec<[f64; 2]> =
+        points.iter().map(|[x, y]| [(x - mean[0]).hypot(y - mean[1]), (y - mean[1]).atan2(x - mean[0])]).collect();
+    let radius = (polar.iter().map(|[r, _]| r * r).sum::<f64>() / count).sqrt().max(1.0);
+    let ring = |i: usize| {
+        let within = polar.iter().filter(|[r, _]| (4.0 * r / radius) as usize == i).count() as f64;
+        let area = std::f64::consts::PI * (radius / 4.0).powi(2) * (2 * i + 1) as f64;
+        within / area
+    };
+    let moment = |k: usize| {
+        let part = |of: fn(f64) -> f64| {
+            polar.iter().map(|[r, angle]| (r / radius).powi(2) * of(k as f64 * angle)).sum::<f64>() / count
+        };
+        part(f64::cos).hypot(part(f64::sin))
+    };
+    (0..8).map(ring).chain((1..5).map(moment)).collect()
+}
+
+/// The picture with the most similar silhouette has the same label in most cases, while the classes have one mean picture.
+#[test]
+fn drawn_shapes_show_their_labels_by_their_silhouettes_alone() {
+    let cifar = PixelsConfig { picture: PictureKind::Cifar, seq_len: 1024, ..config([2000, 0, 300]) };
+    let splits = pooled(&cifar, None).unwrap();
+    let described = |split: &Documents| -> Vec<(Vec<f64>, u8)> {
+        pictures(split).iter().map(|(pixels, label)| (silhouette(pixels), *label)).collect()
+    };
+    let known = described(&splits.train);
+    let apart = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
+    let right = described(&splits.test).into_iter().filter(|(found, label)| {
+        let nearest = known.iter().min_by(|a, b| apart(&a.0, found).total_cmp(&apart(&b.0, found)));
+        nearest.unwrap().1 == *label
+    });
+    let right = right.count();
+    assert!(right > 240, "{right} of 300");
+    let mean = |label: u8| {
+        let own: Vec<Vec<u8>> =
+            pictures(&splits.train).into_iter().filter(|(_, own)| *own == label).map(|(pixels, _)| pixels).collect();
+        assert!((150..250).contains(&own.len()), "{label}: {}", own.len());
+        let at = |i: usize| own.iter().map(|pixels| f64::from(pixels[i])).sum::<f64>() / own.len() as f64;
+        (0..1024).map(at).sum::<f64>() / 1024.0
+    };
+    let means: Vec<f64> = (0..CLASSES as u8).map(mean).collect();
+    assert!(means.iter().all(|mean| (mean - 127.5).abs() < 6.0), "{means:?}");
+    let again = PixelsConfig { train_examples: 9, ..cifar };
+    assert_eq!(pictures(&pooled(&again, None).unwrap().train), pictures(&splits.train)[..9]);
+}
+
 #[test]
 fn a_seed_draws_the_same_digits_and_splits_are_consecutive() {
     let all = pictures(&pooled(&config([9, 0, 1]), None).unwrap().train);
@@ -183,8 +242,11 @@ fn sizes_and_sources_that_do_not_fit_are_refused() {
     let base = config([1, 0, 1]);
     PixelsConfig { seq_len: 1024, ..base.clone() }.check().refuses("--seq-len");
     PixelsConfig { vocab_size: 255, ..base.clone() }.check().refuses("--vocab-size");
-    PixelsConfig { picture: PictureKind::Cifar, seq_len: 1024, ..base.clone() }.check().refuses("--data");
     PixelsConfig { data: Generator::Numpy, ..base.clone() }.check().refuses("--data");
     PixelsConfig { test_examples: 0, ..base.clone() }.check().refuses("--test-examples");
-    PixelsConfig { picture: PictureKind::Cifar, seq_len: 1024, data: Generator::Files, ..base }.check().unwrap();
+    for data in [Generator::Files, Generator::Native] {
+        let cifar = PixelsConfig { picture: PictureKind::Cifar, seq_len: 1024, data, ..base.clone() };
+        cifar.check().unwrap();
+        PixelsConfig { seq_len: 784, ..cifar }.check().refuses("--seq-len");
+    }
 }
