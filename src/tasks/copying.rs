@@ -218,7 +218,7 @@ fn unique_key(rng: &mut Rng, string: &mut [u32], bound: u32, [n, k]: [usize; 2])
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tasks::testing::{assert_seeded, paper, per_token, refuses};
+    use crate::tasks::testing::{assert_seeded, assert_uniform, paper, per_token, refuses};
     use proptest::prelude::*;
 
     fn copying(form: CopyForm, vocab_size: usize, seq_len: usize) -> SyntheticSettings {
@@ -301,13 +301,20 @@ mod tests {
     #[test]
     fn every_place_of_a_string_holds_the_key() {
         let (train, _) = per_token(&*COPYING.of(&copying(CopyForm::SuffixLookup, 16, 20)));
-        let mut places = [0_u32; 14];
-        for example in (0..train.len()).map(|i| train.batch(i..i + 1)) {
-            let (string, key) = example.tokens.split_at(17);
-            places[string.windows(3).position(|window| window == key).unwrap()] += 1;
+        let places = (0..train.len()).map(|i| {
+            let (string, key) = train.batch(i..i + 1).tokens.split_at(17);
+            string.windows(3).position(|window| window == key).unwrap()
+        });
+        assert_uniform(places, 0..14);
+    }
+
+    #[test]
+    fn every_token_of_a_string_is_as_likely_as_any_other() {
+        for form in [CopyForm::String, CopyForm::Delayed] {
+            let (train, _) = per_token(&*COPYING.of(&copying(form, 16, 20)));
+            let strings = (0..train.len()).flat_map(|i| train.batch(i..i + 1).answers.to_vec());
+            assert_uniform(strings, 0..14);
         }
-        // 5,000 draws of 14 places: a standard deviation is 18; the tolerance is five of them.
-        assert!(places.iter().all(|count| count.abs_diff(357) < 91), "{places:?}");
     }
 
     #[test]

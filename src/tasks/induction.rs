@@ -69,9 +69,10 @@ fn draw(rng: &mut Rng, settings: &SyntheticSettings, tokens: &mut [u32], answers
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tasks::testing::{assert_refused, assert_seeded, assert_tested_at_another_length, paper, per_token};
+    use crate::tasks::testing::{
+        assert_refused, assert_seeded, assert_tested_at_another_length, assert_uniform, paper, per_token,
+    };
     use proptest::prelude::*;
-    use std::collections::BTreeSet;
 
     proptest! {
         #[test]
@@ -98,13 +99,11 @@ mod tests {
     }
 
     #[test]
-    fn every_token_is_an_answer_and_every_place_holds_the_first_special_token() {
+    fn every_answer_and_every_place_of_the_first_special_token_is_as_likely_as_any_other() {
         let (train, _) = per_token(&*INDUCTION.of(&paper(20, 30)));
         let examples = || (0..train.len()).map(|i| train.batch(i..i + 1));
-        let answers: BTreeSet<u32> = examples().map(|e| e.answers[0]).collect();
-        assert!(answers.into_iter().eq(1..20));
-        let places: BTreeSet<Option<usize>> = examples().map(|e| e.tokens.iter().position(|t| *t == SPECIAL)).collect();
-        assert!(places.into_iter().eq((0..28).map(Some)));
+        assert_uniform(examples().map(|e| e.answers[0]), 1..20);
+        assert_uniform(examples().map(|e| e.tokens.iter().position(|t| *t == SPECIAL)), (0..28).map(Some));
     }
 
     #[test]

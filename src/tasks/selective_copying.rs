@@ -108,10 +108,9 @@ mod tests {
     use super::*;
     use crate::error::testing::Fails;
     use crate::tasks::testing::{
-        assert_refused, assert_seeded, assert_tested_at_another_length, paper, per_token, refuses,
+        assert_refused, assert_seeded, assert_tested_at_another_length, assert_uniform, paper, per_token, refuses,
     };
     use proptest::prelude::*;
-    use std::collections::BTreeMap;
 
     fn copying(vocab_size: usize, seq_len: usize, copied: usize) -> SyntheticSettings {
         SyntheticSettings { copy_tokens: Some(copied), ..paper(vocab_size, seq_len) }
@@ -147,20 +146,11 @@ mod tests {
     fn every_choice_of_places_and_every_token_is_as_likely_as_any_other() {
         let settings = SyntheticSettings { train_examples: 30_000, ..copying(7, 8, 2) };
         let (train, _) = per_token(&*SELECTIVE_COPYING.of(&settings));
-        let (mut places, mut tokens) = (BTreeMap::new(), BTreeMap::new());
-        for example in (0..train.len()).map(|i| train.batch(i..i + 1)) {
-            let taken = (0..6).filter(|i| example.tokens[*i] != NOISE);
-            *places.entry(taken.collect::<Vec<_>>()).or_insert(0_u32) += 1;
-            for answer in example.answers {
-                *tokens.entry(*answer).or_insert(0_u32) += 1;
-            }
-        }
-        // Standard deviations are 43 and 98; the tolerance is five of them.
-        assert_eq!((places.len(), tokens.len()), (15, 5));
-        let mut places = places.values();
-        assert!(places.all(|count| count.abs_diff(2_000) < 216));
-        let mut tokens = tokens.values();
-        assert!(tokens.all(|count| count.abs_diff(12_000) < 490));
+        let examples = || (0..train.len()).map(|i| train.batch(i..i + 1));
+        let taken = |tokens: &[u32]| -> Vec<usize> { (0..6).filter(|i| tokens[*i] != NOISE).collect() };
+        let pairs = (0..6).flat_map(|a| (a + 1..6).map(move |b| vec![a, b]));
+        assert_uniform(examples().map(|e| taken(e.tokens)), pairs);
+        assert_uniform(examples().flat_map(|e| e.answers.to_vec()), 1..6);
     }
 
     #[test]

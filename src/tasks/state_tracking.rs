@@ -90,7 +90,7 @@ fn draw(rng: &mut Rng, settings: &SyntheticSettings, tokens: &mut [u32], answers
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tasks::testing::{assert_seeded, paper, per_token, refuses};
+    use crate::tasks::testing::{assert_seeded, assert_uniform, paper, per_token, refuses};
     use proptest::prelude::*;
 
     fn words(group: Group, seq_len: usize) -> SyntheticSettings {
@@ -134,13 +134,9 @@ mod tests {
     #[test]
     fn every_element_is_as_likely_as_any_other_a_token_and_an_answer() {
         let (train, _) = per_token(&*STATE_TRACKING.of(&words(Group::S3, 40)));
-        let (mut tokens, mut answers) = ([0_u32; 6], [0_u32; 6]);
-        for example in (0..train.len()).map(|i| train.batch(i..i + 1)) {
-            example.tokens.iter().for_each(|token| tokens[*token as usize] += 1);
-            example.answers.iter().for_each(|answer| answers[*answer as usize] += 1);
-        }
-        // 200,000 draws: a standard deviation is 167; the tolerance is five of them.
-        assert!(tokens.into_iter().chain(answers).all(|count| count.abs_diff(33_333) < 835));
+        let examples = || (0..train.len()).map(|i| train.batch(i..i + 1));
+        assert_uniform(examples().flat_map(|e| e.tokens.to_vec()), 0..6);
+        assert_uniform(examples().flat_map(|e| e.answers.to_vec()), 0..6);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::{MadSettings, ENTRY};
 use crate::config::TaskConfig;
 use crate::error::testing::Fails;
 use crate::tasks::splits::NO_ANSWER;
-use crate::tasks::testing::{per_token, per_token_splits, refuses};
+use crate::tasks::testing::{assert_uniform, per_token, per_token_splits, refuses};
 use crate::tasks::{Dataset, Task};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -147,17 +147,88 @@ proptest! {
     }
 }
 
+/// Keys are drawn uniformly with replacement, each keeps a value drawn uniformly, and the last pair repeats one of the
+/// different keys shown, each as likely as any other.
+#[test]
+fn keys_values_and_questions_of_recall_are_uniform() {
+    for (skill, v, noise) in [(Skill::Recall, 16, None), (Skill::NoisyRecall, 32, Some(0.3))] {
+        let (train, _) = per_token(&*read(&MadSettings { noise, ..settings(skill, v, 16) }));
+        let (mut keys, mut values, mut ranks) = (Vec::new(), Vec::new(), Vec::new());
+        for (tokens, _) in examples(&train) {
+            let (asked, shown) = tokens.split_last().unwrap();
+            let mut first: Vec<u32> = Vec::new();
+            for pair in shown.chunks_exact(2).filter(|pair| pair[0] < 8) {
+                keys.push(pair[0]);
+                if !first.contains(&pair[0]) {
+                    first.push(pair[0]);
+                    values.push(pair[1]);
+                }
+            }
+            if first.len() == 4 {
+                ranks.push(first.iter().position(|key| key == asked).unwrap());
+            }
+        }
+        assert_uniform(keys, 0..8);
+        assert_uniform(values, 8..16);
+        assert_uniform(ranks, 0..4);
+    }
+}
+
+/// Keys and values have one, two or three tokens, equally often, and all ordered choices of different tokens are equally
+/// likely; the pair that is asked for is shown in every quarter of the sequence.
+#[test]
+fn lengths_tokens_and_places_of_fuzzy_recall_are_uniform() {
+    let (train, test) = per_token(&*read(&settings(Skill::FuzzyRecall, 9, 64)));
+    let is_key = |token: &u32| *token < 4;
+    let first = |tokens: &[u32]| -> (Vec<u32>, Vec<u32>) {
+        let shown = || tokens.iter().copied().skip_while(|token| *token == 8);
+        let key: Vec<u32> = shown().take_while(is_key).collect();
+        let value = shown().skip(key.len()).take_while(|token| !is_key(token)).collect();
+        (key, value)
+    };
+    let trained: Vec<_> = examples(&train).map(|(tokens, _)| first(tokens)).collect();
+    assert_uniform(trained.iter().map(|(key, _)| key.len()), 1..4);
+    assert_uniform(trained.iter().map(|(_, value)| value.len()), 1..4);
+    let pairs = |of: &[u32]| (of.len() == 2).then(|| [of[0], of[1]]);
+    let choices = |low: u32| {
+        let all = (low..low + 4).flat_map(move |a| (low..low + 4).map(move |b| [a, b]));
+        all.filter(|[a, b]| a != b)
+    };
+    assert_uniform(trained.iter().filter_map(|(key, _)| pairs(key)), choices(0));
+    assert_uniform(trained.iter().filter_map(|(_, value)| pairs(value)), choices(4));
+    assert!(examples(&test).all(|(tokens, _)| first(tokens).0.len() == 3));
+
+    let many = MadSettings { test_examples: 2_000, ..settings(Skill::FuzzyRecall, 41, 160) };
+    let mut quarters = [0; 4];
+    for (tokens, _) in examples(&per_token(&*read(&many)).1) {
+        let end = tokens.iter().rposition(|token| *token < 20).unwrap() + 1;
+        let key = &tokens[end - 3..end];
+        quarters[tokens.windows(3).position(|window| window == key).unwrap() / 40] += 1;
+    }
+    assert!(quarters.iter().all(|count| *count > 2_000 / 6), "{quarters:?}");
+}
+
+#[test]
+fn places_and_tokens_of_selective_copying_are_uniform() {
+    let few = MadSettings { copy_tokens: Some(2), train_examples: 6_000, ..settings(Skill::Copying, 6, 9) };
+    let (train, _) = per_token(&*read(&few));
+    let places = examples(&train).map(|(tokens, _)| (0..6).filter(|i| tokens[*i] != 4).collect::<Vec<usize>>());
+    assert_uniform(places, (0..6).flat_map(|a| (a + 1..6).map(move |b| vec![a, b])));
+    assert_uniform(examples(&train).flat_map(|(_, answers)| answers.to_vec()), 0..4);
+}
+
+#[test]
+fn keys_of_memorization_are_uniform() {
+    let (train, _) = per_token(&*read(&settings(Skill::Memorization, 33, 32)));
+    let keys = examples(&train).flat_map(|(tokens, _)| tokens.iter().step_by(2).copied().collect::<Vec<_>>());
+    assert_uniform(keys, 0..16);
+}
+
 #[test]
 fn compression_asks_for_all_tokens() {
     let (train, _) = per_token(&*read(&settings(Skill::Compression, 16, 32)));
-    let mut seen = [0_u32; 16];
-    for (tokens, answers) in examples(&train) {
-        assert_eq!((tokens, tokens[31]), (answers, 15));
-        tokens.iter().for_each(|token| seen[*token as usize] += 1);
-    }
-    // 62,000 draws of 15 tokens: a standard deviation is 62; the tolerance is five of them.
-    assert!(seen[..15].iter().all(|count| count.abs_diff(4_133) < 310), "{seen:?}");
-    assert_eq!(seen[15], 2_000);
+    assert!(examples(&train).all(|(tokens, answers)| (tokens, tokens[31]) == (answers, 15)));
+    assert_uniform(examples(&train).flat_map(|(tokens, _)| tokens[..31].to_vec()), 0..15);
 }
 
 #[test]

@@ -5,6 +5,8 @@ use crate::error::testing::Fails;
 use crate::error::Diagnostic;
 use crate::tasks::synthetic::{Synthetic, SyntheticSettings};
 use crate::tasks::{Dataset, Splits, Task};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::path::PathBuf;
 
 /// Folder `name` of real data; `None` and a printed line if there is none.
@@ -36,6 +38,24 @@ pub(in crate::tasks) fn refuses(task: &dyn Task, flag: &str) -> Diagnostic {
     let at = task.check().refuses(flag);
     assert_eq!(task.load(None, &mut |_, _| Ok(())).refuses(flag), at);
     at
+}
+
+/// Asserts that `drawn` has each of `values` equally often, within five standard deviations, and nothing else.
+pub(in crate::tasks) fn assert_uniform<T: Ord + Debug>(
+    drawn: impl IntoIterator<Item = T>,
+    values: impl IntoIterator<Item = T>,
+) {
+    let mut counts: BTreeMap<T, usize> = values.into_iter().map(|value| (value, 0)).collect();
+    let of = counts.len() as f64;
+    for value in drawn {
+        let known = counts.contains_key(&value);
+        assert!(known, "{value:?} is drawn");
+        counts.entry(value).and_modify(|count| *count += 1);
+    }
+    let draws = counts.values().sum::<usize>() as f64;
+    let tolerance = 5.0 * (draws / of * (1.0 - 1.0 / of)).sqrt();
+    assert!(draws > 25.0 * of, "{draws} draws of {of} values");
+    assert!(counts.values().all(|count| (*count as f64 - draws / of).abs() < tolerance), "{counts:?}");
 }
 
 impl Synthetic {
