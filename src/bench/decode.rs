@@ -5,7 +5,7 @@ use super::row::{Details, Measurement, MeasurementKind, MeasurementReport};
 use super::timer::Repetitions;
 use crate::config::RunConfig;
 use crate::error::{ensure, Result};
-use crate::model::{Io, LanguageModel};
+use crate::model::{Decoder, Io, LanguageModel};
 use crate::nn::Params;
 use crate::ops::rng::Rng;
 use crate::store;
@@ -18,22 +18,34 @@ const LONGEST: usize = 1 << 20;
 /// Repetitions of one decoded token: short ones are grouped into rounds of a twentieth of a second.
 const REPETITIONS: Repetitions = Repetitions { warm_up: 2, rounds: 5, round_seconds: 0.05, most_calls: 256 };
 
-/// Decoding of one model: the time of the next token of each of `batch` sequences behind a context.
+/// Decoding of one model: the time of the next token of each of several sequences behind a context.
 #[derive(Clone, Debug)]
 pub struct Decoding {
     /// Config of the model; its weights are random.
     pub config: RunConfig,
     /// Number of tokens that are read before.
     pub context: usize,
-    /// Number of sequences that are decoded together.
-    pub batch: usize,
+    /// Numbers of sequences that are decoded together, each of which is timed.
+    pub batches: Vec<usize>,
+}
+
+/// A model that has read a context.
+struct ContextRead {
+    model: LanguageModel,
+    /// Its memory of one sequence; `None` if it cannot be read token by token.
+    decoder: Option<Decoder>,
+    vocab_size: usize,
+    parameters: usize,
 }
 
 impl Decoding {
     /// Fails if the sizes are out of range or the states would not fit into memory.
-    pub fn new(config: RunConfig, context: usize, batch: usize) -> Result<Self> {
+    pub fn new(config: RunConfig, context: usize, batches: &[usize]) -> Result<Self> {
         ensure!((1..=LONGEST).contains(&context), flag "--context" = context, "must be 1 to {LONGEST}");
-        ensure!((1..=4096).contains(&batch), flag "--batch" = batch, "must be 1 to 4096");
+        for batch in batches {
+            ensure!((1..=4096).contains(batch), flag "--batch" = batch, "must be 1 to 4096");
+        }
+        let most = batches.iter().copied().max().unwrap_or(0);
         let model = &config.model;
         let state = LanguageModel::new(
             model,
@@ -42,40 +54,62 @@ impl Decoding {
         )?;
         // The states of one sequence and of all, and the inputs of a few layers while the context is read.
         let read = 16 * context * model.d_model;
-        let needed = 4.0 * ((batch + 1) * state.state_size(context) + read) as f64;
+        let needed = 4.0 * ((most + 1) * state.state_size(context) + read) as f64;
         store::check_memory(needed, "decoding", "give a smaller --batch or --context")?;
-        Ok(Self { config, context, batch })
+        Ok(Self { config, context, batches: batches.to_vec() })
     }
 
-    /// Times the decoding.
-    pub fn report(&self, machine: &Machine) -> Result<MeasurementReport> {
-        let model = &self.config.model;
-        let case = format!("{} {},{},{},{}", model.mixer, self.batch, self.context, model.d_model, model.d_state);
-        let row = Measurement::new(MeasurementKind::Decode, case, DType::F32.as_str());
-        machine.report(row, |row| self.measure(row, machine))
+    /// Times the decoding of each number of sequences, and passes each to `out` with that number. The context is read
+    /// once, at one go, and its state repeated for all sequences.
+    pub fn reports(
+        &self,
+        machine: &Machine,
+        mut out: impl FnMut(usize, MeasurementReport) -> Result<()>,
+    ) -> Result<()> {
+        let (model, mut known) = (&self.config.model, None);
+        for batch in self.batches.iter().copied() {
+            let case = format!("{} {batch},{},{},{}", model.mixer, self.context, model.d_model, model.d_state);
+            let row = Measurement::new(MeasurementKind::Decode, case, DType::F32.as_str());
+            let report = machine.report(row, |row| {
+                let read = match known.take() {
+                    Some(read) => read,
+                    None => self.read(machine)?,
+                };
+                self.measure(row, machine, known.insert(read), batch)
+            })?;
+            out(batch, report)?;
+        }
+        Ok(())
     }
 
-    /// The context is read once, at one go, and its state repeated for all sequences.
-    fn measure(&self, row: &mut Measurement, machine: &Machine) -> Result<Details> {
-        let (config, device) = (&self.config.model, &machine.device);
+    fn read(&self, machine: &Machine) -> Result<ContextRead> {
+        let device = &machine.device;
         let io = Io { seq_len: self.context + REPETITIONS.calls(), ..Io::of(&self.config.task)? };
         let params = Params::seeded(self.config.seed, DType::F32, device).detached();
-        let model = LanguageModel::new(config, io, &params)?;
-        let Some(mut decoder) = model.begin(1)? else {
+        let model = LanguageModel::new(&self.config.model, io, &params)?;
+        let mut decoder = model.begin(1)?;
+        if let Some(decoder) = &mut decoder {
+            let mut rng = Rng::new(self.config.seed, "bench/decode", 0);
+            let tokens: Vec<u32> = (0..self.context).map(|_| rng.below(io.vocab_size as u32)).collect();
+            model.read(&Tensor::from_vec(tokens, (1, self.context), device)?, decoder)?;
+        }
+        Ok(ContextRead { model, decoder, vocab_size: io.vocab_size, parameters: params.count() })
+    }
+
+    fn measure(&self, row: &mut Measurement, machine: &Machine, read: &ContextRead, batch: usize) -> Result<Details> {
+        let (config, model) = (&self.config.model, &read.model);
+        let Some(decoder) = &read.decoder else {
             row.note = format!("`{}` cannot be read token by token", config.mixer);
             return Ok(Details::default());
         };
-        let mut rng = Rng::new(self.config.seed, "bench/decode", 0);
-        let tokens: Vec<u32> = (0..self.context).map(|_| rng.below(io.vocab_size as u32)).collect();
-        model.read(&Tensor::from_vec(tokens, (1, self.context), device)?, &mut decoder)?;
-        let mut decoder = decoder.repeated(self.batch)?;
-        let next = Tensor::zeros(self.batch, DType::U32, device)?;
+        let mut decoder = decoder.repeated(batch)?;
+        let next = Tensor::zeros(batch, DType::U32, &machine.device)?;
         let bytes = decoder.bytes();
         let ((), timing) = machine.time(&REPETITIONS, &mut || {
             model.step(&next, &mut decoder)?;
             Ok(())
         })?;
-        row.tokens = Some(self.batch as f64);
+        row.tokens = Some(batch as f64);
         row.elements = Some(bytes as f64 / DType::F32.size_in_bytes() as f64);
         row.timed(&timing);
         let details = json!({
@@ -85,11 +119,11 @@ impl Decoding {
             "n": config.d_state,
             "heads": config.n_heads,
             "layers": config.n_layers,
-            "vocab_size": io.vocab_size,
-            "batch_size": self.batch,
+            "vocab_size": read.vocab_size,
+            "batch_size": batch,
             "context": self.context,
             "state_bytes": bytes,
-            "parameters": params.count(),
+            "parameters": read.parameters,
         });
         Ok(details.as_object().cloned().unwrap_or_default())
     }
@@ -102,14 +136,24 @@ mod tests {
     use crate::recipes;
 
     fn decoding(mixer: &str, context: usize, batch: usize) -> Result<Decoding> {
-        Decoding::new(recipes::run("wikitext", &[("preset", "smoke"), ("mixer", mixer)])?, context, batch)
+        Decoding::new(recipes::run("wikitext", &[("preset", "smoke"), ("mixer", mixer)])?, context, &[1, batch])
+    }
+
+    fn reported(mixer: &str, context: usize, batch: usize) -> Vec<MeasurementReport> {
+        let mut all = Vec::new();
+        let keep = |_, report| {
+            all.push(report);
+            Ok(())
+        };
+        decoding(mixer, context, batch).unwrap().reports(&Machine::cpu(1), keep).unwrap();
+        all
     }
 
     fn state_bytes(mixer: &str, context: usize, batch: usize) -> u64 {
-        let report = decoding(mixer, context, batch).unwrap().report(&Machine::cpu(1)).unwrap();
-        assert!(report.row.tokens_per_second.unwrap() > 0.0);
-        assert_eq!(report.row.tokens, Some(batch as f64));
-        report.details["state_bytes"].as_u64().unwrap()
+        let reports = reported(mixer, context, batch);
+        assert!(reports.iter().all(|report| report.row.tokens_per_second.unwrap() > 0.0));
+        assert_eq!(reports[1].row.tokens, Some(batch as f64));
+        reports[1].details["state_bytes"].as_u64().unwrap()
     }
 
     /// The cache of attention grows with the context, a state does not; each sequence of a batch has its own.
@@ -123,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_mixer_without_a_step_is_noted_and_sizes_out_of_range_are_refused() {
-        let report = decoding("hyena", 16, 1).unwrap().report(&Machine::cpu(1)).unwrap();
+        let report = reported("hyena", 16, 1).remove(0);
         assert!(report.row.note.contains("hyena") && report.row.seconds.is_none(), "{}", report.row.note);
         decoding("mamba", 0, 1).refuses("--context");
         decoding("mamba", 16, 0).refuses("--batch");

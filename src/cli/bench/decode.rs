@@ -9,7 +9,7 @@ use crate::config::RunConfig;
 use crate::error::Result;
 use crate::mixers;
 use crate::recipes;
-use crate::report::{Cell, Content, Coverage, Grid, GridLine, PanelForm, Report, Style, Tick};
+use crate::report::{Cell, Content, Coverage, Facts, Grid, GridLine, PanelForm, Report, Style, Tick};
 use clap::Args;
 use serde_json::json;
 
@@ -19,7 +19,7 @@ pub(super) struct DecodeArguments {
     #[arg(long, value_delimiter = ',', value_name = "NAME", default_value = mixers_in_pytorch().join(","))]
     mixer: Vec<String>,
     /// Lengths of the context in tokens.
-    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "256,1024,4096,16384")]
+    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "256,1024,4096,16384,65536")]
     context: Vec<usize>,
     /// Sequences that are decoded together.
     #[arg(long, value_delimiter = ',', value_name = "N", default_value = "1,8")]
@@ -47,10 +47,8 @@ impl DecodeArguments {
         let mut all = Vec::new();
         for name in names {
             let config = self.config(name)?;
-            for batch in &self.batch {
-                for context in &self.context {
-                    all.push(Decoding::new(config.clone(), *context, *batch)?);
-                }
+            for context in &self.context {
+                all.push(Decoding::new(config.clone(), *context, &self.batch)?);
             }
         }
         let threads = global.threads()?;
@@ -58,14 +56,16 @@ impl DecodeArguments {
         let machine = Machine::cpu(threads);
         let mut measured = Vec::new();
         for decoding in &all {
-            let report = decoding.report(&machine)?;
-            if global.json {
-                print::line(text::json(&report))?;
-            } else if !global.silent() {
-                let (name, context, batch) = (&decoding.config.model.mixer, decoding.context, decoding.batch);
-                print::message(&format!("{name}, {batch} x {context}: {}", said(&report)));
-            }
-            measured.push((decoding.batch, decoding.context, decoding.config.model.mixer.clone(), report));
+            decoding.reports(&machine, |batch, report| {
+                let (mixer, context) = (&decoding.config.model.mixer, decoding.context);
+                if global.json {
+                    print::line(text::json(&report))?;
+                } else if !global.silent() {
+                    print::message(&format!("{mixer}, {batch} x {context}: {}", said(&report)));
+                }
+                measured.push(Measured { batch, context, mixer: mixer.clone(), report });
+                Ok(())
+            })?;
         }
         if !global.json || self.form.has_file() {
             self.form.write(&self.report(&measured), global)?;
@@ -82,22 +82,32 @@ impl DecodeArguments {
     }
 
     /// Two panels for each batch: tokens a second, and bytes of state.
-    fn report(&self, measured: &[(usize, usize, String, MeasurementReport)]) -> Report {
+    fn report(&self, measured: &[Measured]) -> Report {
         let mut grids = Vec::new();
         for batch in &self.batch {
             let sequences = if *batch == 1 { "one sequence".to_owned() } else { format!("{batch} sequences at once") };
             type Number = fn(&MeasurementReport) -> Option<f64>;
             let speed: Number = |report| report.row.tokens_per_second;
             let state: Number = |report| report.details.get("state_bytes")?.as_f64();
-            for (name, number) in [("tokens a second", speed), ("bytes of state", state)] {
-                let mut lines: Vec<GridLine> = Vec::new();
-                for (_, _, mixer, report) in measured.iter().filter(|(of, ..)| of == batch) {
-                    let cell =
-                        number(report).map_or_else(|| Cell::text("-"), |number| Cell::from(Content::Value(number)));
+            for (name, metric, number) in
+                [("tokens a second", "tokens_per_second", speed), ("bytes of state", "state_bytes", state)]
+            {
+                let (mut lines, mut records): (Vec<GridLine>, Vec<Facts>) = Default::default();
+                for Measured { context, mixer, report, .. } in measured.iter().filter(|of| of.batch == *batch) {
+                    let found = number(report);
+                    let cell = found.map_or_else(|| Cell::text("-"), |number| Cell::from(Content::Value(number)));
                     match lines.iter_mut().find(|line| line.name() == mixer) {
                         Some(line) => line.cells.push(cell),
                         None => lines.push(GridLine::new(mixer.as_str(), vec![cell])),
                     }
+                    let facts = [
+                        ("mixer", json!(mixer)),
+                        ("batch", json!(batch)),
+                        ("context", json!(context)),
+                        ("metric", json!(metric)),
+                        ("value", json!(found)),
+                    ];
+                    records.push(facts.map(|(name, value)| (name.to_owned(), value)).into());
                 }
                 let columns = self.context.iter().map(|context| Tick::whole(*context));
                 grids.push(Grid {
@@ -109,11 +119,12 @@ impl DecodeArguments {
                     },
                     axes: ["mixer".to_owned(), "context".to_owned()],
                     place: [name.to_owned(), sequences.clone()],
+                    records,
                     ..Grid::new(format!("{name}, {sequences}"), columns, lines, Style::Measured(name))
                 });
             }
         }
-        let machine = measured.last().map(|(.., report)| text::machine_of(&report.row));
+        let machine = measured.last().map(|of| text::machine_of(&of.report.row));
         Report {
             heading: format!("Decoding behind a context: d = {}, layers = {}, random weights", self.d, self.layers),
             facts: vec![("schema".to_owned(), json!(1))],
@@ -127,6 +138,14 @@ impl DecodeArguments {
             coverage: Coverage::default(),
         }
     }
+}
+
+/// Decoding of some sequences behind a context.
+struct Measured {
+    batch: usize,
+    context: usize,
+    mixer: String,
+    report: MeasurementReport,
 }
 
 /// A measurement in a few words.

@@ -324,6 +324,9 @@ fn decoding_is_told_by_context_and_drawn() {
     };
     assert_eq!(bytes("softmax", 16, 2), 4 * bytes("softmax", 8, 1));
     assert_eq!(bytes("gla", 16, 2), 2 * bytes("gla", 8, 1));
+    let csv = world.dsf(&format!("{line} --format csv")).ok();
+    assert!(csv.starts_with("mixer,batch,context,metric,value\nsoftmax,1,8,tokens_per_second,"), "{csv}");
+    assert!(csv.contains(&format!("\ngla,2,16,state_bytes,{:.1}\n", bytes("gla", 16, 2) as f64)), "{csv}");
     let events = world.dsf(&format!("{line} --json --to decode.svg")).ok();
     assert!(events.lines().all(|line| line.starts_with('{')), "{events}");
     let drawn = std::fs::read_to_string(world.path("decode.svg")).unwrap();
