@@ -1,5 +1,5 @@
 # The most useful commands. Tests run in release mode, so that the dependencies are built once for all of them.
-.PHONY: build install run test test-faults test-slurm test-arm test-python test-cuda wheel dist dist-cuda version notes deny docs lint bench ci cuda-toolkit cuda-libraries cuda cuda-quick cuda-report gpu-test
+.PHONY: build install run test test-faults test-slurm test-arm test-python test-cuda wheel dist dist-cuda version notes deny docs lint bench ci cuda-toolkit cuda-libraries cuda cuda-quick cuda-report cuda-loops gpu-test
 
 build:      # builds the binary, target/release/dsf
 	cargo build --release --locked
@@ -108,6 +108,9 @@ cuda-libraries: # downloads cuBLAS and cuRAND (480 MB) into .cuda/, for a machin
 
 cuda-report:    # lists registers, stack and spills of the kernels that `make cuda` compiled, the worst first
 	@bash cuda/report.sh target/cuda/kernels.csv
+
+cuda-loops:     # holds the inner loops of these kernels to cuda/loops.csv; WRITE=--write records them
+	CUOBJDUMP=$$(bash cuda/toolkit.sh disassembler) && export CUOBJDUMP && python3 cuda/loops.py $(WRITE)
 
 gpu-test:   # checks and times the kernels on a GPU, into target/cuda/lease; PYTHON=FILE, LIMIT=SECONDS
 	[ -x target/cuda/dsf-cuda ] || make cuda

@@ -3,6 +3,7 @@
 #   toolkit.sh fetch        downloads 105 MB unless there is a toolkit
 #   toolkit.sh where        prints its folder
 #   toolkit.sh libraries    downloads the libraries that dsf-cuda needs beside a driver, 480 MB
+#   toolkit.sh disassembler prints the path of cuobjdump, and downloads 5 MB unless there is one
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 fetched=$(dirname "$here")/.cuda
@@ -61,5 +62,12 @@ case "${1:-}" in
     libraries)
         fetch libraries
         echo "CUDA libraries: $fetched/libraries/lib, where dsf-cuda looks for them" ;;
-    *) fail "usage: toolkit.sh fetch | where | libraries" ;;
+    disassembler)
+        root=$(installed || true)
+        if [ ! -x "$root/bin/cuobjdump" ]; then
+            fetch disassembler
+            root=$fetched/disassembler
+        fi
+        echo "$root/bin/cuobjdump" ;;
+    *) fail "usage: toolkit.sh fetch | where | libraries | disassembler" ;;
 esac

@@ -1,4 +1,5 @@
-//! `cuda/limits.toml`: limits on local memory and registers of kernels, beyond which the build fails.
+//! `cuda/limits.toml`: limits on local memory and registers of kernels, beyond which the build fails. Those on inner loops
+//! are checked by `cuda/loops.py`.
 
 use super::report::Usage;
 use toml::{Table, Value};
@@ -117,6 +118,7 @@ impl Limits {
             }
             Some(_) => return Err("write an exception as [[exception]]".to_owned()),
         };
+        table.remove("loops"); // of cuda/loops.py
         nothing_else(&table, "the file")?;
         Ok(Self { default, exceptions })
     }
