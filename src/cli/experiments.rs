@@ -56,7 +56,9 @@ fn listing() -> Result<String> {
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for shipped in SHIPPED {
         let about = shipped.about();
-        let first = about.split(['.', ':']).next().unwrap_or_default();
+        // A point within `4.3` ends no sentence.
+        let first = about.split(". ").next().unwrap_or_default();
+        let first = first.split(':').next().unwrap_or_default().trim_end_matches('.');
         let runs = runs(shipped)?.to_string();
         rows.push(vec![shipped.name.to_owned(), runs, first.to_owned()]);
     }

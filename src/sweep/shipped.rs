@@ -75,6 +75,18 @@ mod tests {
     }
 
     #[test]
+    fn the_guide_lists_every_experiment() {
+        let guide = include_str!("../guide/sweeps.md");
+        for Shipped { name, .. } in SHIPPED {
+            let named = [format!("`experiments/{name}.toml`"), format!("`{name}`")];
+            assert!(
+                guide.lines().any(|line| line.starts_with('|') && named.iter().any(|n| line.contains(n))),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
     fn an_experiment_has_three_names_and_a_head() {
         for shipped in SHIPPED {
             let name = shipped.name;
