@@ -177,6 +177,7 @@ pub fn smallest_task(page: &Page) {
         let run = only(&rows, &[("mixer", mixer)]);
         page.says(&format!("| {mixer}, seed {{}} |"), &texts![run["seed"]]);
         let memory = format!("{:.0}", 1e-6 * number(run, "peak_memory_bytes"));
-        page.says(", {} % | {} | {} MB |", &[percent(number(run, "accuracy")), duration(run), memory]);
+        let accuracy = percent(number(run, "accuracy"));
+        page.says("| {} % | {} | {} | {} MB |", &texts![accuracy, run["epochs_run"], duration(run), memory]);
     }
 }

@@ -41,12 +41,6 @@ impl Page {
         self.says(&format!("| {first} |{}", " {} |".repeat(cells.len())), cells);
     }
 
-    /// Leaves out the numbers of a text where the page has it.
-    pub fn leave_out(&self, text: &str) {
-        let places = self.text.match_indices(text).map(|(at, text)| at..at + text.len());
-        self.compared.borrow_mut().extend(places);
-    }
-
     /// Asserts that every number was compared.
     #[track_caller]
     pub fn assert_all_compared(&self) {
@@ -185,6 +179,6 @@ fn a_number_that_no_text_computed_is_left() {
     page.has_line("a", &["5.0 %".to_owned()]);
     page.beside(&rows).says("Width {d,}, in 3", &[]);
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| page.assert_all_compared())).is_err());
-    page.leave_out("in 3 runs");
+    page.says("in {} runs", &["3".to_owned()]);
     page.assert_all_compared();
 }
