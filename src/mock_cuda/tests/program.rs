@@ -125,17 +125,30 @@ fn every_mixer_trains_and_can_be_recorded() {
     let all = std::env::var_os("DSF_MOCK_CUDA_ALL").is_some();
     let case =
         |mixer: &str| if all { format!("model {mixer} ") } else { format!("model {mixer} 6,36,24,12 recorded f32") };
-    let table = mock.run(&[], &["mixers", "--json"]).text;
-    let names = table.split("\"mixer\":\"").skip(1).filter_map(|rest| rest.split('"').next());
-    let mixers: Vec<_> = names.collect();
-    assert!(mixers.len() >= 50, "{table}");
-    for_each_in_parallel(&mixers, |mixer| {
+    for_each_in_parallel(&mixers(&mock), |mixer| {
         let csv = mock.results(&format!("{mixer}.csv"));
         let case = case(mixer);
         let flags = ["bench", "--device", "cuda", "--only", &case, "--again", "--minutes", "60", "--csv", &csv];
         let ran = mock.run(&[], &flags);
         assert!(ran.text.contains("checks passed"), "{}", ran.text);
         assert!(!ran.graphs.is_empty(), "{mixer} was not recorded");
+    });
+}
+
+/// Four steps of each mixer, of which the last two replay a recording in one of two runs, have the same bits.
+#[test]
+fn every_mixer_replays_the_bits_of_launches() {
+    let Some(mock) = Mock::of("every_mixer_replays_the_bits_of_launches") else { return };
+    for_each_in_parallel(&mixers(&mock), |mixer| {
+        let weights = [("recorded", &[][..]), ("launched", &["--no-cuda-graph"])].map(|(name, more)| {
+            let out = mock.results(&format!("{mixer}-{name}"));
+            let flags = ["mqar", "--preset", "smoke", "--mixer", mixer, "--device", "cuda", "--out", &out];
+            let few = ["--layers", "1", "--batch-size", "4", "--train-examples", "16", "--test-examples", "4"];
+            let ran = mock.run(&[], &[&flags[..], &few, more].concat());
+            assert_eq!(ran.graphs.len(), usize::from(more.is_empty()), "{mixer}");
+            of_runs(&out, "weights.safetensors").into_values().collect::<Vec<_>>()
+        });
+        assert!(weights[0] == weights[1], "{mixer}");
     });
 }
 
@@ -162,14 +175,23 @@ fn a_mixer_that_reads_its_sums_on_the_host_trains() {
     assert!(ran.text.contains("of the test answers right"), "{}", ran.text);
 }
 
+/// The names of all mixers.
+fn mixers(mock: &Mock) -> Vec<String> {
+    let table = mock.run(&[], &["mixers", "--json"]).text;
+    let names = table.split("\"mixer\":\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let mixers: Vec<String> = names.map(str::to_owned).collect();
+    assert!(mixers.len() >= 50, "{table}");
+    mixers
+}
+
 /// Calls `work` with each text, two at a time.
-fn for_each_in_parallel(texts: &[&str], work: impl Fn(&str) + Sync) {
+fn for_each_in_parallel(texts: &[impl AsRef<str> + Sync], work: impl Fn(&str) + Sync) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 while let Some(text) = texts.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    work(text);
+                    work(text.as_ref());
                 }
             });
         }

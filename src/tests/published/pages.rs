@@ -7,7 +7,7 @@ use super::{cells, figures, mad, parts, readme, survey, tasks, text_of, RESULTS}
 type Check = fn(&Page);
 
 /// Parts of `results/README.md`, by their first words.
-const PARTS: [(&str, Check); 22] = [
+const PARTS: [(&str, Check); 23] = [
     ("## What they show", figures::accuracy_without_recall),
     ("Figure 1 at a small size (", figures::figure1),
     ("Figure 2 at that size, n", figures::figure2),
@@ -16,6 +16,7 @@ const PARTS: [(&str, Check); 22] = [
     ("**What can each mixer do?", mad::mad),
     ("**Who tracks a state?", tasks::state_tracking),
     ("**Who copies longer strings", tasks::copying),
+    ("**Who solves what", tasks::verdicts),
     ("**Is H3 as good", tasks::tasks_of_h3),
     ("**Do hybrids recall better?", parts::hybrids),
     ("**What is HiPPO worth?", parts::starts_of_s4),

@@ -3,8 +3,9 @@
 use super::page::Page;
 use super::{
     accuracies, by_seed, duration, ends, mean, measured, number, one, only, percent, rate, runs, texts, thousands,
-    whole, without_skill, Row,
+    whole, without_skill, Row, LEARNT,
 };
+use std::collections::BTreeMap;
 
 /// Numbers of a column with two decimals.
 fn two_decimals(runs: &[&Row], column: &str) -> Vec<String> {
@@ -98,6 +99,57 @@ pub fn copying(page: &Page) {
         "Mamba's {} % are below the accuracy without copying, or above it by at most {} points.",
         &[suffix, percent(ends(beyond)[1])],
     );
+}
+
+/// Largest training loss of a run that has learnt the training length.
+const FITS: f64 = 0.2;
+
+pub fn verdicts(page: &Page) {
+    page.says(
+        "is above {} %; else learnt at the training length, if the training loss of the last epoch is at most {}.",
+        &texts![whole(LEARNT), FITS],
+    );
+    let [tracking, copying] = ["state-tracking-small.csv", "copying-small.csv"].map(measured);
+    for (rows, column, value, task) in [
+        (&tracking, "group", "z2", "parity"),
+        (&tracking, "group", "s3", "words of S3"),
+        (&copying, "form", "string", "copies, `string`"),
+        (&copying, "form", "delayed", "copies, `delayed`"),
+        (&copying, "form", "suffix-lookup", "look-ups by a suffix"),
+        (&copying, "form", "prefix-lookup", "look-ups by a prefix"),
+    ] {
+        let mut mixers: BTreeMap<String, Vec<(usize, &Row)>> = BTreeMap::new();
+        for run in runs(rows, &[(column, value)]) {
+            let negative = run["options"].contains("negative_eigenvalues=true");
+            let eigenvalues = if negative { " in [-1, 1]" } else { "" };
+            let verdict = match (number(run, "accuracy") > LEARNT, number(run, "train_loss") <= FITS) {
+                (true, _) => 0,
+                (_, true) => 1,
+                _ => 2,
+            };
+            mixers.entry(format!("{}{eigenvalues}", run["mixer"])).or_default().push((verdict, run));
+        }
+        let cell = |verdict: usize| {
+            let named = mixers.iter().filter_map(|(mixer, runs)| {
+                let own: Vec<&Row> = runs.iter().filter(|(of, _)| *of == verdict).map(|(_, run)| *run).collect();
+                let only = match own[..] {
+                    [] => return None,
+                    _ if own.len() == runs.len() => String::new(),
+                    _ if column == "group" => format!(" ({} of {} seeds)", own.len(), runs.len()),
+                    [run] if run["positions"] == "true" => " (with positions)".to_owned(),
+                    _ => " (without)".to_owned(),
+                };
+                Some(format!("{mixer}{only}"))
+            });
+            let named = named.collect::<Vec<_>>().join(", ");
+            if named.is_empty() {
+                "none".to_owned()
+            } else {
+                named
+            }
+        };
+        page.has_line(task, &[0, 1, 2].map(cell));
+    }
 }
 
 pub fn tasks_of_h3(page: &Page) {
