@@ -71,8 +71,9 @@ pub(super) struct InspectArguments {
 struct InspectSelection {
     /// Trained models: runs, files of weights, or pretrained models.
     ///
-    /// A run is named by its id in --out or by its folder. Runs of a sweep keep no weights, except language models. A pretrained model is a folder
-    /// of Hugging Face or a name on its hub, OWNER/NAME or OWNER/NAME@REVISION.
+    /// A run is named by its id in --out, by the beginning of its id, or by its folder. Runs of a sweep keep no weights,
+    /// except language models. A pretrained model is a folder of Hugging Face or a name on its hub, OWNER/NAME or
+    /// OWNER/NAME@REVISION.
     #[arg(value_name = "RUN", conflicts_with_all = ["mixer", "d", "n", "heads", "variant", "options", "seed", "task", "bidirectional"])]
     runs: Vec<PathBuf>,
     /// Fresh models of these mixers, NAME or NAME/VARIANT.
@@ -646,15 +647,15 @@ fn place(run: &Path, global: &Global) -> Result<PathBuf> {
     if let Some(folder) = hub::pretrained(run, global.quiet)? {
         return Ok(folder);
     }
-    let folder = Store::existing(&global.out)?.run_folder(&run.display().to_string());
-    if !folder.is_dir() {
-        refuse!(
+    let store = Store::existing(&global.out)?;
+    match store.find(&run.display().to_string())? {
+        Some(id) => Ok(store.run_folder(&id)),
+        None => refuse!(
             path run,
             "is no file or folder, and no run in {}; --out selects another results folder",
             global.out.display()
-        );
+        ),
     }
-    Ok(folder)
 }
 
 /// Returns the per-epoch weights of the run in the folder `place`, ending with the final ones.
@@ -670,8 +671,10 @@ fn kept_by_epoch(place: &Path) -> Result<Vec<PathBuf>> {
         let task = config_of(place)?.task;
         refuse!(
             path place,
-            "has no weights by epoch; delete the folder and train the run again with `dsf {} --snapshot-every 1`",
-            task.name()
+            "has no weights by epoch; train the run again in another folder of results: `dsf {} --config {} \
+             --snapshot-every 1 --out again`",
+            task.name(),
+            place.display()
         );
     }
     let epoch = |file: &PathBuf| Ok::<usize, Error>(Checkpoint::of_any_task(file)?.origin.epoch);
@@ -702,12 +705,11 @@ fn weights(run: &Path, global: &Global) -> Result<Checkpoint> {
     if place.is_dir() && !is_pretrained(&place) && !kept.iter().any(|which| place.join(which.file()).is_file()) {
         let task = config_of(&place)?.task;
         refuse!(
-            path place,
-            "has no weights: `dsf {}` writes {} at the end of a run, but a sweep and earlier versions do not; delete the \
-             folder and train the run again with `dsf {}`",
+            path & place,
+            "has no weights, since sweeps and earlier versions keep none; train the run again, in another folder of \
+             results: `dsf {} --config {} --out again`",
             task.name(),
-            Weights::Last.file(),
-            task.name()
+            place.display()
         );
     }
     Checkpoint::of_any_task(&place)

@@ -206,18 +206,11 @@ fn found(name: &str, global: &Global) -> Result<(Store, String)> {
     if name.is_empty() || name.contains('/') {
         refuse!(path name, "not the folder of a run: give the id of one in {out}, or --out another folder");
     }
-    let ids = store.find(name)?;
-    match &ids[..] {
-        [] => refuse!(
+    match store.find(name)? {
+        Some(id) => Ok((store, id)),
+        None => refuse!(
             path & global.out,
             "there is no run {name} here; `dsf report --format csv --out {out}` lists the settings of all"
-        ),
-        [id] => Ok((store, id.clone())),
-        several => refuse!(
-            path & global.out,
-            "the ids of {} runs here begin with {name}: {}",
-            several.len(),
-            several.join(", ")
         ),
     }
 }

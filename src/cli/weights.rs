@@ -30,10 +30,13 @@ pub(super) fn place(path: &Path, flag: &str, global: &Global) -> Result<PathBuf>
         Err(e) => return Err(e),
     }
     let run = path.to_str().filter(|name| is_id(name));
-    let folder = |id: &str| -> Result<PathBuf> { Ok(Store::existing(&global.out)?.run_folder(id)) };
+    let folder = |id: &str| -> Result<Option<PathBuf>> {
+        let store = Store::existing(&global.out)?;
+        Ok(store.find(id)?.map(|id| store.run_folder(&id)))
+    };
     match run.map(folder).transpose()? {
-        Some(folder) if folder.is_dir() => Ok(folder),
-        Some(_) => refuse!(
+        Some(Some(folder)) => Ok(folder),
+        Some(None) => refuse!(
             flag(flag) = path.display(),
             "there is no such run in {}; --out names another results folder",
             global.out.display()
@@ -45,7 +48,7 @@ pub(super) fn place(path: &Path, flag: &str, global: &Global) -> Result<PathBuf>
     }
 }
 
-/// Whether `name` looks like a run id.
+/// Whether `name` looks like a run id, or like the beginning of one.
 pub(super) fn is_id(name: &str) -> bool {
-    name.len() == 12 && name.bytes().all(|b| b.is_ascii_hexdigit())
+    (4..=12).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_hexdigit())
 }

@@ -183,15 +183,22 @@ impl Store {
         read_config(&self.run_folder(id).join(CONFIG))
     }
 
-    /// Returns the run ids that begin with `prefix`, sorted.
-    pub fn find(&self, prefix: &str) -> Result<Vec<String>> {
-        let folder = self.out.join(RUNS);
+    /// Returns the id of the run that begins with `prefix`; `None` if there is none. Fails if there are several.
+    pub fn find(&self, prefix: &str) -> Result<Option<String>> {
+        let (folder, prefix) = (self.out.join(RUNS), prefix.trim_end_matches('/'));
+        if prefix.is_empty() || !folder.exists() {
+            return Ok(None);
+        }
         let entries = fs::read_dir(&folder).map_err(Error::io("read", &folder))?;
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let mut found: Vec<String> =
             names.filter(|name| name.starts_with(prefix) && self.run_folder(name).join(CONFIG).exists()).collect();
         found.sort();
-        Ok(found)
+        if found.len() > 1 {
+            let (several, list) = (found.len(), found.join(", "));
+            refuse!(path & self.out, "the ids of {several} runs here begin with {prefix}: {list}");
+        }
+        Ok(found.pop())
     }
 
     /// Returns the files `*.csv` of the folder that are summaries, sorted by name. If the folder has run folders, the

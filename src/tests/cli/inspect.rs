@@ -110,7 +110,10 @@ fn what_training_does_is_shown_by_epoch_of_a_run_that_kept_its_weights() {
     let weights = run.join("weights.safetensors");
     let plain = format!("plain/runs/{id}");
     let none = world.fails(&format!("inspect {plain} --over-training"), "refused");
-    none.at(plain, None).names(&["`dsf mqar --snapshot-every 1`"]);
+    let again = format!("`dsf mqar --config {plain} --snapshot-every 1 --out again`");
+    none.at(&plain, None).names(&[&again]);
+    world.dsf(again.trim_matches('`').strip_prefix("dsf ").unwrap()).ok();
+    world.dsf(&format!("inspect again/runs/{id} --over-training --layer 0")).ok();
     let file = format!("inspect {} --over-training", weights.display());
     for (line, flag) in [
         (&*file, "--over-training"),

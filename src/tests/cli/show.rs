@@ -46,11 +46,13 @@ fn a_run_that_is_not_there_or_not_the_only_one_is_refused() {
     let folder = world.fails("show no/folder", "refused");
     folder.at("no/folder", None).names(&["--out"]);
     let (id, folder) = (only_id(&world), world.only_run("results"));
+    world.dsf(&format!("inspect {} --layer 0", &id[..4])).ok();
     let twin = world.path("results/runs").join(format!("{}x", &id[..3]));
     fs::create_dir(&twin).unwrap();
     fs::copy(folder.join("config.json"), twin.join("config.json")).unwrap();
     let two = world.fails(&format!("show {}", &id[..3]), "refused");
     two.at("results", None).names(&["2", &id]);
+    world.fails(&format!("inspect {}", &id[..3]), "refused").names(&[&id]);
 }
 
 #[test]
