@@ -345,9 +345,7 @@ impl Grid {
 
     /// Note that cells are means over seeds; `None` if none is. A cell with fewer has their number in parentheses.
     pub fn about_seeds(&self) -> Option<String> {
-        let seeds = self.seeds();
-        let up_to = if self.has_cells_of_fewer_seeds() { "up to " } else { "" };
-        (seeds > 1).then(|| format!("mean ± std over {up_to}{seeds} seeds"))
+        mean_over_seeds(self.results(), "")
     }
 
     /// The grid with few enough columns for a page: of a linear axis, the columns at powers of two and the last.
@@ -459,6 +457,14 @@ fn measured(value: f64) -> String {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
         false => text,
     }
+}
+
+/// Note that `results` are means over seeds, drawn with `bands`; `None` if none is.
+pub(super) fn mean_over_seeds(results: impl Iterator<Item = GroupStatus>, bands: &str) -> Option<String> {
+    let seeds: Vec<usize> = results.filter_map(|status| Some(status.score()?.seeds)).collect();
+    let most = *seeds.iter().max()?;
+    let up_to = if seeds.iter().all(|count| *count == most) { "" } else { "up to " };
+    (most > 1).then(|| format!("mean ± std{bands} over {up_to}{most} seeds"))
 }
 
 /// Note on the best learning rates, with the number of cells that each is best in; `None` without a number.

@@ -85,6 +85,9 @@ pub struct ReportOptions {
     /// Filter of the runs.
     #[command(flatten)]
     pub filter: Filter,
+    /// Ids of runs whose lines are marked in the scores of MAD.
+    #[arg(skip)]
+    pub marked: BTreeSet<String>,
     /// Whether cells may show several metrics side by side.
     #[arg(skip)]
     pub side_by_side: bool,

@@ -1,7 +1,9 @@
 //! Turns a report into a picture: one panel per grid, all on common scales.
 
 use super::coverage::counted;
-use super::grid::{rates_won, Baseline, Cell, Content, Grid, GridLine, PanelForm, Report, Style, Tick};
+use super::grid::{
+    mean_over_seeds, rates_won, Baseline, Cell, Content, Grid, GridLine, PanelForm, Report, Style, Tick,
+};
 use super::picture::{Heatmap, HeatmapTile, Level, Panel, PanelBody, Picture, Plot, PlotAxis, Point, Scale, Series};
 use super::score::GroupStatus;
 
@@ -358,22 +360,10 @@ fn arranged(grids: &[Grid]) -> (usize, Vec<Option<usize>>) {
 fn caption(report: &Report) -> Vec<String> {
     let grids = &report.grids;
     let mut caption = Vec::new();
-    let seeds = grids.iter().map(Grid::seeds).max().unwrap_or(0);
     let drawn = |form: fn(&PanelForm) -> bool| grids.iter().any(|grid| form(&grid.form));
-    if seeds > 1 {
-        let band = match drawn(|form| matches!(form, PanelForm::Lines { .. })) {
-            true => " (bands)",
-            false => "",
-        };
-        let training = if report.is_of_rates() { " that were still training" } else { "" };
-        let all = grids.iter().flat_map(Grid::results);
-        let mut counts = all.filter_map(|status| Some(status.score()?.seeds));
-        let up_to = match counts.all(|count| count == seeds) {
-            true => "",
-            false => "up to ",
-        };
-        caption.push(format!("mean ± std{band} over {up_to}{seeds} seeds{training}"));
-    }
+    let bands = if drawn(|form| matches!(form, PanelForm::Lines { .. })) { " (bands)" } else { "" };
+    let training = if report.is_of_rates() { " that were still training" } else { "" };
+    caption.extend(mean_over_seeds(grids.iter().flat_map(Grid::results), bands).map(|said| said + training));
     if drawn(|form| !matches!(form, PanelForm::Columns | PanelForm::Table)) {
         let results = grids.iter().flat_map(Grid::results);
         caption.extend(rates_won(results).filter(|_| !report.is_of_rates()));

@@ -181,11 +181,11 @@ impl ReportArguments {
             refuse!(flag "--check", "compares with numbers that the paper prints, and {} has none: give --table 1, 2 or 3; what figures claim is judged by --claims", figure.title());
         }
         let planned = self.planned(global)?;
+        let mut asked = self.asked.clone();
         let rows = match self.mad {
-            true => with_published(&self.results, folder)?,
+            true => with_published(&self.results, folder, &mut asked.marked)?,
             false => rows(self.sources(folder))?,
         };
-        let mut asked = self.asked.clone();
         asked.side_by_side = format.side_by_side;
         report::report(figure, &rows, planned.as_deref(), &presets_of, &asked)
     }
@@ -249,8 +249,8 @@ fn read_all(sources: &[PathBuf]) -> Result<Vec<Record>> {
 }
 
 /// Returns the published runs of MAD, and those of `sources`, or without any of `folder`, which may be missing. Runs of
-/// other sizes are left out.
-fn with_published(sources: &[PathBuf], folder: &Path) -> Result<Vec<Record>> {
+/// other sizes are left out; the ids of the others go to `ids`.
+fn with_published(sources: &[PathBuf], folder: &Path, ids: &mut BTreeSet<String>) -> Result<Vec<Record>> {
     let mut rows = parse_summary(PUBLISHED_MAD.0.as_bytes(), Path::new(PUBLISHED_MAD.1))?;
     let mut own = match sources {
         [] if folder.exists() => results::read(folder)?,
@@ -273,6 +273,7 @@ fn with_published(sources: &[PathBuf], folder: &Path) -> Result<Vec<Record>> {
             "left out: {others} of other sizes than mad-small; `dsf report --figure mad` shows them"
         ));
     }
+    ids.extend(own.iter().map(|row| row.run_id().to_owned()));
     rows.extend(own);
     results::reconcile(&rows)?;
     Ok(rows)

@@ -7,7 +7,7 @@ pub(super) fn render(report: &Report, _screen: TextTarget) -> String {
     let mut blocks = vec![report.heading.clone()];
     for grid in &report.grids {
         let grid = &*grid.abridged();
-        blocks.push(format!("### {}", grid.title));
+        blocks.extend((!grid.title.is_empty()).then(|| format!("### {}", grid.title)));
         blocks.push(table(grid));
         blocks.extend(items(&grid.notes));
     }

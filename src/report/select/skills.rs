@@ -12,6 +12,9 @@ use crate::store::Column;
 /// Title of the column of means over tasks.
 const SCORE: &str = "MAD";
 
+/// Mark behind the names of mixers with runs of [`ReportOptions::marked`](super::super::ReportOptions::marked).
+const MARK: &str = " *";
+
 /// Score of one mixer in one task.
 enum TaskScore {
     /// The only setting of the task.
@@ -49,6 +52,10 @@ pub(in super::super) fn skills(of: &Selection, skills: &Skills) -> Selected {
     let mut drawn: Vec<(Option<f64>, GridLine, Vec<Facts>)> = Vec::new();
     for (mut line, groups) in lines(of.figure.runs, &groups, &places) {
         let (mut sum, mut records) = (Some(0.0), Vec::new());
+        let mut runs = groups.iter().flat_map(|group| &group.runs);
+        if runs.any(|run| of.options.marked.contains(run.run_id())) {
+            line.tick.title += MARK;
+        }
         for (name, level) in skills.names.iter().zip(&levels) {
             let own = groups.iter().copied().filter(|group| group.record.text(Column::DATASET) == *name);
             let own: Vec<&RunGroup> = own.collect();
@@ -81,6 +88,9 @@ pub(in super::super) fn skills(of: &Selection, skills: &Skills) -> Selected {
     }
     grid.notes
         .push("the score of a task is the mean over its settings, each at its best rate and weight decay".to_owned());
+    if grid.lines.iter().any(|line| line.name().ends_with(MARK)) {
+        grid.notes.push(format!("{}: a mixer of yours", MARK.trim_start()));
+    }
     grid.notes.extend(mixed::warnings(of.groups.iter().flat_map(|group| group.runs.iter().copied())));
     let all = selected(of, vec![grid]);
     Selected { heading: all.heading.replace(", at the best rate", ""), ..all }
