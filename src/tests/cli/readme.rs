@@ -289,7 +289,7 @@ const NOT_MADE_TODAY: &[(&str, usize)] = &[("lra-small.csv", 3)];
 const NOT_TRAINED: &[(&str, &[&str])] = &[("survey.csv", &["mlstm-block", "slstm-block"])];
 
 /// Published summaries of studies that are not over, with the number of runs that are left.
-const UNFINISHED: &[(&str, usize)] = &[("figure7-init.csv", 3)];
+const UNFINISHED: &[(&str, usize)] = &[("figure7-init.csv", 3), ("frontier-small.csv", 108)];
 
 /// The ids and the mixers of the runs that `command`, a sweep or one run, would train. A run's mixer is empty. Rows on
 /// files are of versions whose ids did not depend on their content, as where the files are not there.
@@ -342,7 +342,7 @@ fn the_commands_beside_a_published_summary_make_its_runs() {
         assert_eq!(missing, known(NOT_MADE_TODAY), "{file}");
         tried += 1;
     }
-    assert_eq!(tried, 25);
+    assert_eq!(tried, 26);
 }
 
 /// The help of a flag, in one line.

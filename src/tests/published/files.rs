@@ -4,7 +4,7 @@ use super::page::Page;
 use super::{distinct, ends, measured, number, only, planned, text_of, texts, thousands, words, Row, RESULTS};
 
 /// Texts of the table of files on the runs of a summary.
-const FILES: [(&str, &str); 25] = [
+const FILES: [(&str, &str); 26] = [
     (
         "mqar-small.csv",
         "{mixer#} mixers at {lr#} learning rates, at a size that anyone can repeat: V = {vocab_size}, L = {seq_len}, \
@@ -20,6 +20,7 @@ const FILES: [(&str, &str); 25] = [
     ("figure2-small-matched.csv", "with the same block, d = {d}, {runs} runs"),
     ("figure2-small-steps.csv", "S6 and SSD, both with Mamba's initial step sizes, {runs} runs"),
     ("figure3-small.csv", "the plain and the reversed qLSTM over d, {lr#} rates, {seed#} seeds, {runs} runs"),
+    ("frontier-small.csv", "with states of {state_size<} to {} numbers; {lr#} rates, {seed#} seeds, {runs} of {} runs"),
     ("survey.csv", "with all {seed#} seeds of the survey: {runs} runs"),
     (
         "mad-small.csv",
@@ -106,6 +107,7 @@ fn values_of(file: &str, rows: &[Row]) -> Vec<String> {
             let grid: usize = ["options", "lr", "seed"].iter().map(|column| distinct(rows, column).len()).product();
             texts![grid, planned("figure7-init")].to_vec()
         }
+        "frontier-small.csv" => texts![largest("state_size"), planned("frontier-small")].to_vec(),
         "lra-small.csv" => vec![
             of("listops", "seq_len"),
             of("pathfinder", "contour_length"),

@@ -4,6 +4,7 @@
 mod cells;
 mod figures;
 mod files;
+mod frontier;
 mod mad;
 mod page;
 mod pages;

@@ -186,6 +186,7 @@ fn every_committed_summary_is_read() {
         "figure3-small.csv",
         "figure7-cell.csv",
         "figure7-init.csv",
+        "frontier-small.csv",
         "h3-table1.csv",
         "hybrids-small.csv",
         "copying-small.csv",
