@@ -255,6 +255,11 @@ impl Cell {
         Self::from(Content::Text(text.into()))
     }
 
+    /// Cell with a value, or a dash without one.
+    pub fn value(value: Option<f64>) -> Self {
+        value.map_or_else(|| Self::text("-"), |value| Self::from(Content::Value(value)))
+    }
+
     /// Returns the cell with `marks` after its content.
     pub fn marked(self, marks: String) -> Self {
         Self { marks, ..self }

@@ -9,7 +9,7 @@ use crate::config::RunConfig;
 use crate::error::Result;
 use crate::mixers;
 use crate::recipes;
-use crate::report::{Cell, Content, Coverage, Facts, Grid, GridLine, PanelForm, Report, Style, Tick};
+use crate::report::{Cell, Coverage, Facts, Grid, GridLine, PanelForm, Report, Style, Tick};
 use clap::Args;
 use serde_json::json;
 
@@ -95,7 +95,7 @@ impl DecodeArguments {
                 let (mut lines, mut records): (Vec<GridLine>, Vec<Facts>) = Default::default();
                 for Measured { context, mixer, report, .. } in measured.iter().filter(|of| of.batch == *batch) {
                     let found = number(report);
-                    let cell = found.map_or_else(|| Cell::text("-"), |number| Cell::from(Content::Value(number)));
+                    let cell = Cell::value(found);
                     match lines.iter_mut().find(|line| line.name() == mixer) {
                         Some(line) => line.cells.push(cell),
                         None => lines.push(GridLine::new(mixer.as_str(), vec![cell])),

@@ -67,7 +67,7 @@ pub(in super::super) fn skills(of: &Selection, skills: &Skills) -> Selected {
             records.push(facts.chain(task).chain([fact(WITHOUT_SKILL, *level)]).collect());
         }
         let score = sum.map(|sum| sum / skills.names.len() as f64);
-        line.cells.insert(0, score.map_or_else(|| Cell::text("-"), |score| Cell::from(Content::Value(score))));
+        line.cells.insert(0, Cell::value(score));
         drawn.push((score, line, records));
     }
     drawn.sort_by(|(a, ..), (b, ..)| b.unwrap_or(-1.0).total_cmp(&a.unwrap_or(-1.0)));
@@ -130,7 +130,6 @@ fn without_skill(groups: &[&RunGroup], name: &str) -> Option<f64> {
 
 /// Line of the accuracies without each skill, behind their mean.
 fn line_without_skill(levels: &[Option<f64>]) -> GridLine {
-    let cell = |level: &Option<f64>| level.map_or_else(|| Cell::text("-"), |level| Cell::from(Content::Value(level)));
     let mean = levels.iter().copied().sum::<Option<f64>>().map(|sum| sum / levels.len() as f64);
-    GridLine::of_baseline("without the skill", [mean].iter().chain(levels).map(cell).collect())
+    GridLine::of_baseline("without the skill", [mean].iter().chain(levels).map(|level| Cell::value(*level)).collect())
 }

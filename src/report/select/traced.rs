@@ -1,6 +1,6 @@
 //! Numbers per epoch, or per slice of the test answers: the mean over seeds, one line per setting and rate.
 
-use super::super::grid::{fact, Baseline, Cell, Content, Facts, Grid, GridLine, PanelForm, Style, Tick};
+use super::super::grid::{fact, Baseline, Cell, Facts, Grid, GridLine, PanelForm, Style, Tick};
 use super::super::score::{GroupStatus, Score};
 use super::super::{By, SCHEMA};
 use super::chance::{chance_of, say_without_skill, without_skill_in, WITHOUT_SKILL};
@@ -113,23 +113,20 @@ fn sliced(by: By, panel: &PanelRuns<Traced<SliceRow>>) -> Grid {
     let slices: BTreeSet<_> = rows.filter(|row| row.by == name).map(|row| (row.from, row.to)).collect();
     let slices: Vec<(usize, usize)> = slices.into_iter().collect();
     let number = |row: &SliceRow| (row.by == name).then_some(((row.from, row.to), row.accuracy));
-    let without = |slice: &(usize, usize)| without_skill_in(&panel.runs[0].run, name, *slice);
+    let run = &panel.runs[0].run;
+    let known = slices.iter().map(|slice| without_skill_in(run, name, *slice));
+    let levels: Vec<Option<(&str, f64)>> = known.collect();
+    let level = |slice: &Option<(&str, f64)>| slice.map(|(_, level)| level);
     let at = |slice: &(usize, usize)| {
-        let level = without(slice).map(|(_, level)| level);
-        vec![fact("by", name), fact("from", slice.0), fact("to", slice.1), fact(WITHOUT_SKILL, level)]
+        let place = slices.binary_search(slice).expect("a slice of these rows");
+        vec![fact("by", name), fact("from", slice.0), fact("to", slice.1), fact(WITHOUT_SKILL, level(&levels[place]))]
     };
     let (mut lines, records) = means(&panel.runs, &slices, number, at);
-    let levels: Vec<Option<(&str, f64)>> = slices.iter().map(without).collect();
     let label = levels.iter().flatten().map(|(label, _)| *label).next();
-    let cell = |level: &Option<(&str, f64)>| match level {
-        Some((_, level)) => Cell::from(Content::Value(*level)),
-        None => Cell::text("-"),
-    };
-    lines.extend(label.map(|label| GridLine::of_baseline(label, levels.iter().map(cell).collect())));
-    let baseline = label.map(|name| Baseline {
-        name,
-        levels: levels.iter().map(|level| level.iter().map(|(_, level)| *level).collect()).collect(),
-    });
+    let cells = levels.iter().map(|known| Cell::value(level(known))).collect();
+    lines.extend(label.map(|label| GridLine::of_baseline(label, cells)));
+    let baseline =
+        label.map(|name| Baseline { name, levels: levels.iter().map(|known| Vec::from_iter(level(known))).collect() });
     let titles = slices.iter().map(|(from, to)| match from == to {
         true => from.to_string(),
         false => format!("{from}-{to}"),

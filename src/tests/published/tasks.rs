@@ -204,7 +204,7 @@ pub fn arena(page: &Page) {
     let values = ["lru", "s5", "s4d"].map(|mixer| {
         let mut own = runs(&rows, &[("mixer", mixer)]);
         own.sort_by(|a, b| number(a, "lr").total_cmp(&number(b, "lr")));
-        // Of rates alike, `dsf report` takes the lowest.
+        // `dsf report` takes the lowest of equal rates.
         let best =
             own.into_iter().reduce(|a, b| if number(b, "val_accuracy") > number(a, "val_accuracy") { b } else { a });
         percent(number(best.unwrap(), "selected_accuracy"))
