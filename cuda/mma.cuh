@@ -13,6 +13,7 @@
 #pragma once
 
 #include "mma_instructions.cuh"
+#include "walk.cuh"
 
 constexpr uint32_t PAD_ALONG = 4;
 constexpr uint32_t PAD_ACROSS = 8;
@@ -43,6 +44,12 @@ struct Columns {
     }
     DEVICE uint32_t along(uint32_t i, uint32_t j) const { return pair(at(i, j), at(i, j + 1)); }
     DEVICE uint32_t down(uint32_t i, uint32_t j) const { return pair_at(p + (j * stride + i)); }
+};
+
+// A matrix of f32 in global memory whose element (i, j) is at p[i * down + j * along].
+struct Strided {
+    Ptr<const float> p;
+    uint32_t down, along;
 };
 
 // Whether a view is a matrix of bf16 in memory, whose fragments are loaded by one instruction. Such views lie in shared
@@ -248,6 +255,32 @@ struct WarpTile {
                 for (int i = 0; i < M / 16; ++i) P::multiply(sum[i][j], left[i], right);
             }
         }
+    }
+
+    // The same for a matrix A in global memory and P of tf32: the fragments of A of the next STEPS steps are in flight.
+    template <class P, int STEPS, class B>
+    DEVICE void add_product_ahead(const Strided& a, uint32_t row, const B& b, uint32_t column, uint32_t end) {
+        static_assert(M == 16 && P::K == 8, "one tile of rows, of tf32");
+        struct Loaded {
+            float x[4];
+        };
+        Ptr<const float> upper = a.p + (uint64_t(row + lane_group()) * a.down + lane_quad() * a.along);
+        Ptr<const float> lower = upper + uint64_t(8 * a.down);
+        walk<STEPS>(
+            0, end / P::K,
+            [&](uint32_t step) {
+                uint32_t at = step * P::K * a.along, next = at + 4 * a.along;
+                Loaded to = {{upper[at], lower[at], upper[next], lower[next]}};
+                return to;
+            },
+            [&](uint32_t step, const Loaded& of) {
+                typename P::template Fragment<4> left;
+#pragma unroll
+                for (int i = 0; i < 4; ++i) left.set(i, of.x[i]);
+#pragma unroll
+                for (int j = 0; j < N / 8; ++j)
+                    P::multiply(sum[0][j], left, right_fragment<P>(b, step * P::K, column + 8 * j));
+            });
     }
 
     // f(row, column, sum) for each sum that this lane holds; rows and columns of the tile.

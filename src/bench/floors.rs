@@ -147,7 +147,8 @@ pub(super) fn delta_rule(e: OpShape) -> Passes {
 }
 
 /// Work of a matrix state with `inputs` vectors of n numbers per token, with `lanes` instructions per entry, forward
-/// and in both passes, and three scans.
+/// and in both passes, and three scans. Kernels on a GPU multiply spans of steps on tensor cores instead, which can take
+/// less time than this.
 fn matrix_state(e: OpShape, inputs: f64, lanes: [f64; 2]) -> Passes {
     let numbers = e.elements() / e.heads as f64;
     let (keys, values) = (e.tokens() * e.states as f64, e.channels());

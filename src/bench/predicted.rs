@@ -47,10 +47,6 @@ static PREDICTIONS: &[Prediction] = &[
     (&["gated_readout", "silu_gate"], ALWAYS, [0.7, 0.7], [0.6, 0.5]),
     (&["select_rows"], WIDE, [0.6, 0.6], [0.6, 0.6]),
     (&["time_steps"], WIDE, [0.7, 0.7], [0.7, 0.7]),
-    // Loads from shared memory in addition to the arithmetic, and groups of threads that wait for their sums. Few
-    // sequences and channels leave multiprocessors idle.
-    (&["delta_rule"], FILLS, [0.35, 0.25], [0.35, 0.25]),
-    (&["delta_rule"], ALWAYS, [0.15, 0.12], [0.15, 0.12]),
     // Each run of sixteen taps begins with a power in f64, which takes as long as eight to sixteen taps.
     (&["vandermonde"], ALWAYS, [0.45, 0.4], UNKNOWN),
     // One warp per channel, whose every step waits for two sections and a shuffle: some 150 cycles.

@@ -116,6 +116,10 @@ sizes! {
     matrix_state {
         /// Events between stored states.
         SPAN = 16;
+        /// Threads of a block.
+        THREADS = 128;
+        /// Features of a block of the gradients.
+        SIDE = 64;
     }
     /// `cuda/pool.cu`.
     pool {

@@ -33,10 +33,6 @@ pub fn delta_rule(
     apply_or(op, &ins, |_| reference::delta_rule(ins, rows))
 }
 
-/// Indices of a and b among the inputs.
-const A: usize = 4;
-const B: usize = 5;
-
 /// Delta rule; the inputs are in the order q, k, v, g, a, b.
 struct DeltaRule(StateSizes);
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::runtime::check::matrix_state::{CheckSizes, MatrixOp};
+use crate::runtime::check::matrix_state::{CheckSizes, MatrixOp, TILES};
 use crate::runtime::distance::numbers;
 use crate::runtime::rng::Rng;
 use candle_core::{DType, Device};
@@ -56,21 +56,6 @@ fn many_queries_at_one_time_and_none_at_the_end_are_fine() {
     OP.crowded_queries_agree();
 }
 
-/// Sizes around the tiles and teams of the kernels, and numbers of events around their spans.
-const TILES: [CheckSizes; 11] = [
-    [2, 5, 2, 3, 2, 3],
-    [3, 1, 1, 1, 1, 1],
-    [1, 8, 2, 9, 5, 1],
-    [1, 17, 1, 16, 32, 16],
-    [2, 25, 2, 17, 33, 17],
-    [1, 9, 1, 130, 3, 130],
-    [1, 10, 1, 256, 34, 1],
-    [1, 33, 1, 8, 257, 8],
-    [2, 16, 1, 33, 65, 1],
-    [1, 19, 1, 300, 9, 300],
-    [1, 3, 2, 1000, 3, 1],
-];
-
 #[test]
 fn kernels_equal_the_reference() {
     OP.kernels_agree(&TILES);
@@ -87,12 +72,8 @@ fn kernels_take_extreme_decays() {
 }
 
 #[test]
-fn kernels_refuse_keys_that_no_warp_holds() {
-    let vars = OP.case([1, 2, 1, 1025, 2, 1]).vars(DType::F32);
-    let ins: Vec<Tensor> = vars.iter().map(|v| v.as_tensor().clone()).collect();
-    let error = dsf_emulation::emulated(|| fused(&ins)).unwrap_err();
-    let message = "delta_rule: keys of 1025 features, kernels take up to 1024";
-    assert!(error.to_string().contains(message), "{error}");
+fn kernels_refuse_wide_keys() {
+    OP.kernels_refuse_wide_keys("delta_rule");
 }
 
 /// S_t = (I - β_t k_t k_tᵀ) S_{t-1} + β_t k_t v_tᵀ with keys of length 1, in plain loops.

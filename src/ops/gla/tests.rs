@@ -1,5 +1,5 @@
 use super::*;
-use crate::runtime::check::matrix_state::{CheckSizes, MatrixOp};
+use crate::runtime::check::matrix_state::{CheckSizes, MatrixOp, TILES};
 use candle_core::{DType, Device};
 
 const OP: MatrixOp = MatrixOp {
@@ -44,17 +44,6 @@ fn many_queries_at_one_time_and_none_at_the_end_are_fine() {
     OP.crowded_queries_agree();
 }
 
-/// Sizes around the tiles of the kernels, and numbers of events around their spans.
-const TILES: [CheckSizes; 7] = [
-    [2, 5, 2, 3, 2, 3],
-    [3, 1, 1, 1, 1, 1],
-    [1, 8, 2, 9, 5, 1],
-    [1, 17, 1, 16, 32, 16],
-    [2, 25, 2, 17, 33, 17],
-    [1, 9, 1, 130, 3, 130],
-    [1, 10, 1, 256, 34, 1],
-];
-
 #[test]
 fn kernels_equal_the_reference() {
     OP.kernels_agree(&TILES);
@@ -63,6 +52,11 @@ fn kernels_equal_the_reference() {
 #[test]
 fn kernels_read_at_the_times_of_rows() {
     OP.kernels_agree_at_some_times(&TILES);
+}
+
+#[test]
+fn kernels_refuse_wide_keys() {
+    OP.kernels_refuse_wide_keys("gla");
 }
 
 #[test]

@@ -1,9 +1,8 @@
 //! The inputs of a span of steps, with the vectors of the transitions.
 
-use super::super::{A, B};
 use crate::runtime::float::Float;
 use crate::runtime::lanes::{splat, Lanes, LANES};
-use crate::runtime::matrix_state::{SpanSteps, Task};
+use crate::runtime::matrix_state::{SpanSteps, Task, A, B};
 use std::ops::Range;
 
 /// The events of a span with their inputs, all in groups of lanes. After them comes one more, whose

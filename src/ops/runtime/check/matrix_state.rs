@@ -8,6 +8,22 @@ use candle_core::{DType, Device, Result, Tensor};
 /// B, L, s, m, e, and the decays of a head.
 pub(crate) type CheckSizes = [usize; 6];
 
+/// Sizes around the tiles and widths of the kernels, and numbers of events around their spans.
+pub(crate) const TILES: [CheckSizes; 12] = [
+    [2, 5, 2, 3, 2, 3],
+    [3, 1, 1, 1, 1, 1],
+    [1, 8, 2, 9, 5, 1],
+    [1, 17, 1, 16, 32, 16],
+    [2, 25, 2, 17, 33, 17],
+    [1, 9, 1, 130, 3, 130],
+    [1, 10, 1, 256, 34, 1],
+    [1, 33, 1, 8, 257, 8],
+    [2, 16, 1, 33, 65, 1],
+    [1, 19, 1, 300, 9, 300],
+    [1, 18, 1, 300, 33, 1],
+    [1, 3, 2, 1000, 3, 1],
+];
+
 /// An op with a matrix state.
 pub(crate) struct MatrixOp {
     /// Adds the inputs of the transition, of the given shape and within a bound.
@@ -49,6 +65,15 @@ impl MatrixOp {
             .normal("v", &[batch, len, heads, values]);
         let case = (self.transition)(case, &[batch, len, heads, keys], 0.3);
         case.values(&g, &[batch, len, heads, decays])
+    }
+
+    /// Kernels refuse keys that are too wide, and name the op.
+    pub(crate) fn kernels_refuse_wide_keys(&self, name: &str) {
+        let vars = self.case([1, 2, 1, 1025, 2, 1]).vars(DType::F32);
+        let ins: Vec<Tensor> = vars.iter().map(|v| v.as_tensor().clone()).collect();
+        let error = dsf_emulation::emulated(|| self.fused(&ins)).unwrap_err();
+        let message = format!("{name}: keys of 1025 features, kernels take up to 1024");
+        assert!(error.to_string().contains(&message), "{error}");
     }
 
     fn fused(&self, ins: &[Tensor]) -> Result<Tensor> {

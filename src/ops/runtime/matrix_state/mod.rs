@@ -18,11 +18,13 @@ pub(crate) use division::Task;
 pub(crate) use outputs::{gradients, result, write_decays, write_features};
 pub(crate) use steps::{SpanSteps, SPAN};
 
-/// Indices of the inputs that every such op has. Further inputs have the shape of k.
+/// Indices of the inputs that every such op has, and of the vectors of a rank-one part, which have the shape of k.
 pub(crate) const QUERIES: usize = 0;
 pub(crate) const KEYS: usize = 1;
 pub(crate) const VALUES: usize = 2;
 pub(crate) const DECAYS: usize = 3;
+pub(crate) const A: usize = 4;
+pub(crate) const B: usize = 5;
 
 /// The sizes of an op, and the times of the queries.
 pub(crate) struct StateSizes {
