@@ -12,11 +12,11 @@ constexpr uint32_t THREADS = MATRIX_STATE_THREADS;  // of a block
 constexpr uint32_t WARPS = THREADS / WARP;
 static_assert(SPAN == 16, "the events of a span are the rows of a product of the tensor cores");
 
-// Sums over the events of a span and states are as exact as in f32 at every precision.
+// Products with states and sums over the events of a span are nearly as exact as in f32, at every precision.
 using Exact = Tf32x3;
 
 // The inputs. `events` (B, count): t for step t, len + r for query r; null if event t is step t with
-// query t. Without a rank-one part a and b are null, and so are inputs that a kernel does not read.
+// query t. Without a rank-one part, a and b are null.
 template <class T>
 struct Inputs {
     Ptr<const T> q, k, v, g, a, b;
@@ -63,7 +63,10 @@ struct Inputs {
         if (r == NONE || i >= width) return 0.0f;
         return to_float(x[at(rows, r, width, i)]);
     }
-    // The state before the first step is zero, so its decay has no effect.
+    // An element of a or b. The state before the first step is zero, so that step's have no effect; nor has its decay.
+    DEVICE float of_rank(Ptr<const T> x, uint32_t t, uint32_t i) const {
+        return t == 0 ? 0.0f : of_step(x, t, keys, i);
+    }
     DEVICE float decay(uint32_t t, uint32_t i) const {
         if (t == NONE || i >= keys) return 1.0f;
         if (t == 0) return 0.0f;
@@ -81,11 +84,11 @@ struct Inputs {
     DEVICE uint32_t padded() const { return (keys + 15) / 16 * 16; }
 };
 
-// A span as products of matrices, with `rank` for a rank-one part of the transition. With M = [[T, X], [E, Z]] and
+// A span as products of matrices; RANK tells whether the transition has a rank-one part. With M = [[T, X], [E, Z]] and
 // the decayed rows of matrix_state_factors.cuh:
 //
 //   [P; O] = [W; Y] S + [X; Z] V,     S' = F S + A~^T P + K~^T V      forward
-//   [R; gv] = [W'; Y'] G + [E; Z]^T go,   G' = F G + B~^T R + Q~^T go     backward
+//   [R; gv] = [W'; Y'] G + [E, Z]^T go,   G' = F G + B~^T R + Q~^T go     backward
 //
 // Without a rank-one part M is Z, and the rows of P and R are missing.
 template <bool RANK>

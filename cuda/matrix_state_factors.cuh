@@ -6,19 +6,20 @@
 //   B~_j = F_j b_j,  Q~_j = F_j f_j q_j,  A~_j = D_j a_j,  K~_j = D_j k_j,  F = F_16,
 //   L_xy[j, l] = sum over features of x_j f_{l+1} ... f_{j-1 or j} y_l, for x = b (l < j) or x = q (l <= j),
 //   T = (I - L_ba)^{-1},  X = T L_bk,  E = L_qa T,  Z = L_qk + E L_bk,
-//   [W; Y] = [T; E] B~ + [0; Q~],  [W'; Y'] = [T; X]^T A~ + [0; K~].
+//   [W; Y] = [T; E] B~ + [0; Q~],  [W'; Y'] = [T, X]^T A~ + [0; K~].
 //
-// T is found by substitution. Only products of decays occur, so that nothing overflows. A block has a span of one head.
+// T is found by substitution. Decays occur only as products, never as quotients, so nothing overflows as long as they are
+// at most 1. Inputs are finite: an infinite one would make other events of its span NaN. A block has a span of one head.
 // With one decay a head, the sums L are products of the tensor cores, times the decays between two events. With a decay for
-// each feature they are walks from each event l on, of one thread for every eighth feature, with sixteen sums of each kind
-// in registers: eleven instructions a pair of events and feature, a quarter of them loads from shared memory, which bound
-// it. The rest is a product with a matrix of 32 x 16.
+// each feature, a thread walks from its event l on, for every eighth feature, with sixteen sums of each kind in registers.
+// That takes thirteen instructions for each pair of events and feature, a quarter of them loads from shared memory, which
+// bound it. The rest is a product with a matrix of 32 x 16.
 #pragma once
 
 #include "matrix_state.cuh"
 
 constexpr uint32_t SLAB = 32;                        // features at a time
-constexpr uint32_t SLAB_PITCH = SLAB + 5;            // threads of a warp read different banks
+constexpr uint32_t SLAB_PITCH = SLAB + PAD_ALONG;
 constexpr uint32_t SLAB_ACROSS = SLAB + PAD_ACROSS;
 constexpr uint32_t PARTS = THREADS / SPAN;           // threads that share an event
 constexpr uint32_t SQUARE = SPAN * SPAN;
@@ -45,8 +46,8 @@ struct FactorBlock {
             staged[to] = in.of_row(in.q, row, in.keys, i);
             staged[EACH + to] = in.of_step(in.k, t, in.keys, i);
             if constexpr (RANK) {
-                staged[2 * EACH + to] = in.of_step(in.a, t, in.keys, i);
-                staged[3 * EACH + to] = in.of_step(in.b, t, in.keys, i);
+                staged[2 * EACH + to] = in.of_rank(in.a, t, i);
+                staged[3 * EACH + to] = in.of_rank(in.b, t, i);
             }
         }
     }
@@ -178,14 +179,14 @@ struct FactorBlock {
         }
         __syncthreads();
     }
-    // Both sides of 32 features, of the pass forward or back. `tile` (SPAN, SLAB_ACROSS) and `plus` (SPAN, SLAB_PITCH) are
+    // Writes both sides for 32 features, for the forward or the backward pass. `tile` (SPAN, SLAB_ACROSS) and `plus` (SPAN, SLAB_PITCH) are
     // shared memory.
     DEVICE void write(const Factors& to, uint32_t slab, bool back, Ptr<float> tile, Ptr<float> plus) const {
         constexpr uint32_t EACH = SPAN / WARPS;
         uint32_t c = threadIdx.x % WARP, mine = threadIdx.x / WARP * EACH, i = slab + c;
         uint32_t padded = in.padded();
         uint64_t place = in.place(span);
-        // Of its four events, a thread needs the decays before them and after.
+        // A thread has four events, and needs the products of the decays before and after each.
         float before = 1.0f, after[EACH], rest = 1.0f;
         for (uint32_t j = 0; j < mine; ++j) before *= value(decays, j * SLAB_PITCH + c);
         for (uint32_t j = SPAN; j-- > mine + EACH;) rest *= value(decays, j * SLAB_PITCH + c);
@@ -199,8 +200,8 @@ struct FactorBlock {
             uint32_t j = mine + n, t = in.time(first() + j), row = in.row(first() + j);
             float a = 0.0f, b = 0.0f, decay = decays[j * SLAB_PITCH + c];
             if constexpr (RANK) {
-                a = after[n] * in.of_step(in.a, t, in.keys, i);
-                b = before * in.of_step(in.b, t, in.keys, i);
+                a = after[n] * in.of_rank(in.a, t, i);
+                b = before * in.of_rank(in.b, t, i);
             }
             before *= decay;
             float k = after[n] * in.of_step(in.k, t, in.keys, i);
@@ -260,7 +261,7 @@ DEVICE void factors(Inputs<T> in, const Factors& to, bool back) {
             to.mixing[matrix + n] = x;
         }
     }
-    // The sums are read no more: their place takes the tiles of the products.
+    // The staged inputs and the sums are no longer needed; the tiles of the products take their place.
     Ptr<float> tile = staged, plus = sums;
 #pragma unroll 1
     for (uint32_t slab = 0; slab < in.padded(); slab += SLAB) {

@@ -5,13 +5,13 @@
 //   gb_i = F_i S R_i + sum_{l < i} f_{l+1} ... f_{i-1} (k_l (v_l . R_i) + a_l (P_l . R_i)),
 //   gk_l = D_l G v_l + sum_{i >= l} f_{l+1} ... f_i q_i (v_l . go_i) + sum_{i > l} f_{l+1} ... f_{i-1} b_i (v_l . R_i),
 //
-// ga_l as gk_l with P_l in place of v_l, and gg_j is the sum of all these terms with a feature that f_j decays: l < j <= i.
-// None of it is a difference, so strong decays cost no digits.
+// ga_l as gk_l with P_l in place of v_l, and gg_j is the sum of all products of this kind, such as
+// q_i f_{l+1} ... f_i k_l (v_l . go_i), whose decays include f_j. None of it is a difference, so strong decays cost no
+// digits.
 //
 // A block has 64 features of a span. Products with S, G and among the given numbers take 4 e multiply-adds a feature and
-// event on tensor cores (2 e without a rank-one part) and read each state once; then half a warp has a feature a
-// thread for k, the other for a, and walks all pairs of events: some fourteen instructions a pair. Registers bound how
-// many blocks fit.
+// event on tensor cores (2 e without a rank-one part). Then one half of each warp takes k and the other a, with a feature
+// per thread, and walks all pairs of events in some fourteen instructions each. Registers limit how many blocks fit.
 #pragma once
 
 #include "matrix_state.cuh"
@@ -31,7 +31,7 @@ struct Found {
 template <class T>
 struct Grads {
     Ptr<T> q, k, a, b;
-    Ptr<float> g;  // (B, L, s, m), or (16 features, B, L, s, 1)
+    Ptr<float> g;  // (B, L, s, m), or (tiles of 16 features, B, L, s, 1)
 };
 
 // The pairs of events of a feature, for a thread.
@@ -113,7 +113,7 @@ struct GradientBlock {
             uint32_t t = time(j);
             rows[at] = in.decay(t, i);
             rows[SPAN * SIDE_PITCH + at] = in.of_row(in.q, row(j), in.keys, i);
-            if constexpr (RANK) rows[2 * SPAN * SIDE_PITCH + at] = in.of_step(in.b, t, in.keys, i);
+            if constexpr (RANK) rows[2 * SPAN * SIDE_PITCH + at] = in.of_rank(in.b, t, i);
         }
     }
     DEVICE void stage_columns(Ptr<const T> go, uint32_t from) const {
@@ -134,8 +134,8 @@ struct GradientBlock {
         float x = from[in.state(span, i, column)];
         return x;
     }
-    // The products of the tensor cores, into shared memory; returns of the first 16 lanes' features sum S G. Ends with a
-    // barrier.
+    // Writes the products of the tensor cores to shared memory. Returns the sum of S G over all columns for the feature of
+    // this lane, that of lane % 16 in the warp's tile. Ends with a barrier.
     DEVICE float multiply(Ptr<const T> go) const {
         uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, mine = first + warp * 16;
         WarpTile<16, ROWS> of_before, of_after;
@@ -152,10 +152,11 @@ struct GradientBlock {
             if (mine < in.keys) {
                 auto s = computed([&](uint32_t i, uint32_t c) { return state(found.before, mine + i, from + c); });
                 auto g = computed([&](uint32_t i, uint32_t c) { return state(found.after, mine + i, from + c); });
-                of_before.template add_product<Exact>(s, 0, by_right, 0, 0, WIDTH);
-                of_after.template add_product<Exact>(g, 0, by_left, 0, 0, WIDTH);
+                // First, since its loads are many at once, and the products then find the states in the cache.
 #pragma unroll
                 for (uint32_t i = 0; i < 16; ++i) corner[i] += s.at(i, lane) * g.at(i, lane);
+                of_before.template add_product<Exact>(s, 0, by_right, 0, 0, WIDTH);
+                of_after.template add_product<Exact>(g, 0, by_left, 0, 0, WIDTH);
             }
             if (warp * 8 < ROWS) {
                 Rows<float> lefts = {left, WIDTH_PITCH};
@@ -184,7 +185,7 @@ struct GradientBlock {
         for (uint32_t n = threadIdx.x; n < SPAN * SIDE; n += THREADS) {
             uint32_t j = n / SIDE, i = first + n % SIDE, at = j * SIDE_PITCH + n % SIDE, t = time(j);
             vectors[at] = in.of_step(in.k, t, in.keys, i);
-            if constexpr (RANK) vectors[SPAN * SIDE_PITCH + at] = in.of_step(in.a, t, in.keys, i);
+            if constexpr (RANK) vectors[SPAN * SIDE_PITCH + at] = in.of_rank(in.a, t, i);
         }
         __syncthreads();
     }

@@ -1,10 +1,10 @@
 // The walk over the states of a head, span by span: forward from S = 0, or back from the gradient G = 0.
 //
 // A block has N columns of all rows of the state in shared memory. In a span it multiplies the reads by the state and the
-// mixing matrix by the values (back, the gradients of read-outs), which gives P and O (R and gv); then it updates the
-// state by the writes. Those are m (2 + 2) products an element of v with a rank-one part and m (1 + 1) without, on tensor
-// cores, of three tf32 each. Reads and writes come from L2, where the blocks of other columns find them again.
-// Between two spans are two barriers, so few and narrow heads are bound by latency.
+// mixing matrix by the values (back, the gradients of the result), which gives P and O (R and gv); then it updates the
+// state by the writes. For each element of v this takes 4 m multiply-adds with a rank-one part and 2 m without, each as
+// three products of tf32 on tensor cores. The first block of a head reads the factors from memory, those of other columns
+// from L2. A span takes two barriers, so few and narrow heads are bound by latency.
 #pragma once
 
 #include "matrix_state.cuh"
@@ -40,15 +40,16 @@ DEVICE void walk_spans(Inputs<T> in, Ptr<const T> given, const Factors& of, Ptr<
     SHARED(float, values, 2 * SPAN * PITCH);
     in.start(blockIdx.x);
     uint32_t first = blockIdx.y * N, warp = threadIdx.x / WARP, m = in.padded(), spans = in.spans();
+    uint32_t mine = threadIdx.x % N, my_column = first + mine;  // N divides THREADS
     Ptr<float> state = dynamic_shared<float>(0, m * PITCH);
     for (uint32_t n = threadIdx.x; n < m * PITCH; n += THREADS) state[n] = 0.0f;
     // A given number: a value of a step or, back, the gradient of a row.
     auto load = [&](uint32_t span, float (&x)[EACH]) {
 #pragma unroll
         for (uint32_t n = 0; n < EACH; ++n) {
-            uint32_t at = n * THREADS + threadIdx.x, e = span * SPAN + at / N, column = first + at % N;
-            float number = back ? in.of_row(given, in.row(e), in.values, column)
-                                : in.of_step(given, in.time(e), in.values, column);
+            uint32_t e = span * SPAN + (n * THREADS + threadIdx.x) / N;
+            float number = back ? in.of_row(given, in.row(e), in.values, my_column)
+                                : in.of_step(given, in.time(e), in.values, my_column);
             x[n] = number;
         }
     };
@@ -61,17 +62,15 @@ DEVICE void walk_spans(Inputs<T> in, Ptr<const T> given, const Factors& of, Ptr<
         uint64_t place = in.place(span);
         Ptr<float> now = values + step % 2 * (SPAN * PITCH);
 #pragma unroll
-        for (uint32_t n = 0; n < EACH; ++n) {
-            uint32_t at = n * THREADS + threadIdx.x;
-            now[at / N * PITCH + at % N] = next[n];
-        }
+        for (uint32_t n = 0; n < EACH; ++n) now[(n * THREADS + threadIdx.x) / N * PITCH + mine] = next[n];
         __syncthreads();
         if (!is_last) load(back ? span - 1 : span + 1, next);
-        if (kept != nullptr) {
-            for (uint32_t n = threadIdx.x; n < in.keys * N; n += THREADS) {
-                uint32_t i = n / N, column = first + n % N;
-                float x = state[i * PITCH + n % N];
-                if (column < in.values) kept[in.state(span, i, column)] = x;
+        if (kept != nullptr && my_column < in.values) {
+            Ptr<float> to_column = kept + in.state(span, 0, my_column);
+#pragma unroll 4
+            for (uint32_t i = threadIdx.x / N; i < in.keys; i += THREADS / N) {
+                float x = state[i * PITCH + mine];
+                to_column[uint64_t(i) * in.values] = x;
             }
         }
         if (warp < W::TILES) {

@@ -15,7 +15,7 @@ use candle_core::{Result, Shape, Tensor};
 /// `q`: (B, R, s, m); `k`: (B, L, s, m); `v`: (B, L, s, e); `g`: (B, L, s, m), or (B, L, s, 1) with
 /// one decay a head; result (B, R, s, e). `rows`: (B, R) of u32, the times of the queries, below L
 /// and ascending within each sequence, a time possibly several times; without it R = L and query t
-/// is at time t. The logarithms `g` are finite; those of the first step have no effect, and a
+/// is at time t. All inputs are finite; the decays of the first step have no effect, and a
 /// gradient of zero. Only e^{g_t} of single steps are computed, so that strong decays are exact. Kernels take keys of up to
 /// 1024 features.
 pub fn gla(q: &Tensor, k: &Tensor, v: &Tensor, g: &Tensor, rows: Option<&Tensor>) -> Result<Tensor> {

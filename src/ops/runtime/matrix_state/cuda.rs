@@ -5,6 +5,7 @@ use crate::gpu::sizes::matrix_state::{SIDE, SPAN, THREADS};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use crate::runtime::autograd::{Launch, LaunchBackward};
 use crate::runtime::sums::add_parts;
+use crate::runtime::tuned::Tuned;
 use candle_core::{bail, DType, Result};
 
 /// Features of keys that kernels take.
@@ -13,6 +14,8 @@ const MOST_KEYS: usize = 1024;
 const TILE: usize = 16;
 /// Columns of a block of a walk, with the distance between rows of its state in shared memory.
 const WIDTHS: [(usize, usize); 3] = [(32, 40), (16, 24), (8, 8)];
+/// Fewer blocks than this do not occupy a GPU. Tests run on both sides of the threshold.
+const FULL: Tuned = Tuned::new(128, 2);
 /// Floats of shared memory that a block may have.
 const SHARED: usize = 48 * 1024 / size_of::<f32>();
 
@@ -29,7 +32,7 @@ struct Pass<'a> {
     back: bool,
 }
 
-/// What a walk writes: the state before each span or the gradient after it, the projections or their gradients, and the
+/// Outputs of a walk: the state before each span or the gradient after it, the projections or their gradients, and the
 /// result or the gradients of the values.
 struct Walked<'a> {
     states: Option<&'a mut Buffer>,
@@ -114,12 +117,13 @@ impl StateSizes {
         }
     }
 
-    /// The widest block of a walk whose states fit into shared memory, but not wider than the values: its columns, and the
-    /// elements of its states.
+    /// The widest block of a walk whose states fit into shared memory, but less than twice as wide as the values, rounded up
+    /// to 8, and narrower if there would otherwise be few blocks: its columns, and the elements of its states.
     fn columns(&self) -> (usize, usize) {
         let of = |&(width, pitch): &(usize, usize)| (width, pitch, self.keys.next_multiple_of(TILE) * pitch);
         let fits = |&(width, pitch, state): &(usize, usize, usize)| {
-            width < 2 * self.values.next_multiple_of(8) && state + 3 * SPAN * pitch <= SHARED
+            let occupies = width == 8 || self.batch * self.heads * self.values.div_ceil(width) >= FULL.get();
+            occupies && width < 2 * self.values.next_multiple_of(8) && state + 3 * SPAN * pitch <= SHARED
         };
         let (width, _, state) = WIDTHS.iter().map(of).find(fits).expect("the narrowest fits");
         (width, state)
@@ -174,8 +178,8 @@ impl<'a> Pass<'a> {
         self.gpu.launch(kernel, Grid { blocks, threads: THREADS, shared }, &args)
     }
 
-    /// Launches the factors of all spans, which forward write the mixing matrices, too, and the walk over the states.
-    /// `go` is the gradient of the result, null forward.
+    /// Launches the factors of all spans and the walk over the states. In the forward pass the factors also write the
+    /// mixing matrices, and `go`, the gradient of the result, is null.
     fn walk(&self, go: Arg, mixing: Arg, to: Walked) -> Result<()> {
         let op = self.op;
         let features = op.spans() * op.keys.next_multiple_of(TILE);
