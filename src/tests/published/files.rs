@@ -20,7 +20,7 @@ const FILES: [(&str, &str); 26] = [
     ("figure2-small-matched.csv", "with the same block, d = {d}, {runs} runs"),
     ("figure2-small-steps.csv", "S6 and SSD, both with Mamba's initial step sizes, {runs} runs"),
     ("figure3-small.csv", "the plain and the reversed qLSTM over d, {lr#} rates, {seed#} seeds, {runs} runs"),
-    ("frontier-small.csv", "with states of {state_size<} to {} numbers; {lr#} rates, {seed#} seeds, {runs} of {} runs"),
+    ("frontier-small.csv", "with states of {state_size<} to {} numbers; {lr#} rates, {seed#} seeds, {runs} runs"),
     ("survey.csv", "with all {seed#} seeds of the survey: {runs} runs"),
     (
         "mad-small.csv",
@@ -107,7 +107,7 @@ fn values_of(file: &str, rows: &[Row]) -> Vec<String> {
             let grid: usize = ["options", "lr", "seed"].iter().map(|column| distinct(rows, column).len()).product();
             texts![grid, planned("figure7-init")].to_vec()
         }
-        "frontier-small.csv" => texts![largest("state_size"), planned("frontier-small")].to_vec(),
+        "frontier-small.csv" => vec![largest("state_size")],
         "lra-small.csv" => vec![
             of("listops", "seq_len"),
             of("pathfinder", "contour_length"),
@@ -138,7 +138,8 @@ fn every_number_in_the_table_of_files_is_that_of_the_file() {
 #[test]
 fn the_builds_that_made_a_file_are_counted() {
     let page = Page::new(&text_of(RESULTS));
-    let [survey, mad, copying] = ["survey.csv", "mad-small.csv", "copying-small.csv"].map(measured);
+    let [survey, mad, copying, tracking] =
+        ["survey.csv", "mad-small.csv", "copying-small.csv", "state-tracking-small.csv"].map(measured);
     let of = |rows: &[Row], commit: &str| -> Vec<Row> {
         rows.iter().filter(|row| row["git_commit"].starts_with(commit)).cloned().collect()
     };
@@ -153,5 +154,9 @@ fn the_builds_that_made_a_file_are_counted() {
          others on a CPU;",
         &texts![on_a_gpu, words(first), words(others)],
     );
-    page.beside(&copying).says("`copying-small.csv` and `bench-gpu.csv` come from {git_commit#},", &[]);
+    page.beside(&copying)
+        .says("`copying-small.csv`, `state-tracking-small.csv` and `bench-gpu.csv` come from {git_commit#} each:", &[]);
+    assert_eq!(distinct(&tracking, "git_commit").len(), 2);
+    let groups = |commit| distinct(&of(&tracking, commit), "group").into_iter().collect::<Vec<_>>().join(" ");
+    assert_eq!([groups("a4270a4"), groups("2be22b1")], ["s3 z2", "s5 z5"]);
 }

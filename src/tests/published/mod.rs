@@ -11,7 +11,6 @@ mod pages;
 mod parts;
 mod readme;
 mod speed;
-mod survey;
 mod tasks;
 
 use crate::cli::{judged, World};

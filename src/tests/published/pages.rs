@@ -1,13 +1,13 @@
 //! The pages part by part: no number in them is without a check.
 
 use super::page::Page;
-use super::{cells, figures, frontier, mad, parts, readme, survey, tasks, text_of, RESULTS};
+use super::{cells, figures, frontier, mad, parts, readme, tasks, text_of, RESULTS};
 
 /// A comparison of a part of a page with files.
 type Check = fn(&Page);
 
 /// Parts of `results/README.md`, by their first words.
-const PARTS: [(&str, Check); 24] = [
+const PARTS: [(&str, Check); 23] = [
     ("## What they show", figures::accuracy_without_recall),
     ("Figure 1 at a small size (", figures::figure1),
     ("Figure 2 at that size, n", figures::figure2),
@@ -28,7 +28,6 @@ const PARTS: [(&str, Check); 24] = [
     ("**Is SSD above S6 in Figure 7", cells::starts_of_s6_and_ssd),
     ("At a size that anyone can repeat", cells::small_task),
     ("**How many pairs does a mixer", frontier::frontier),
-    ("The survey: 50 mixers", survey::survey),
     ("The five tasks of the Long Range Arena", tasks::arena),
     ("Language models of two layers", tasks::language_models),
     ("One cell of the paper's smallest task", cells::smallest_task),
