@@ -119,7 +119,7 @@ fn second_seed(page: &Page, rows: &[Row]) {
     assert_eq!(second.len(), 2 * 6 * moved.len());
     let mut count = words(moved.len());
     count[..1].make_ascii_uppercase();
-    page.says(&format!("{count} mixers with a second one"), &[]);
+    page.says("{} mixers with a second one", &[count]);
     moved.sort_by(f64::total_cmp);
     let (median, most) = (percent(moved[moved.len() / 2]), percent(*moved.last().unwrap()));
     page.says("moves by {} points in the median, but by up to {},", &[median, most]);
