@@ -36,9 +36,6 @@ constexpr uint64_t NOWHERE = ~uint64_t(0);
 DEVICE uint32_t leaf() { return threadIdx.x / WARP; }
 DEVICE uint32_t lane() { return threadIdx.x % WARP; }
 
-template <class P>
-DEVICE float value_at(P p, uint64_t i) { return to_float(p[i]); }
-
 // The work of a block: a range of channels of a chunk of a sequence.
 struct Work {
     uint32_t sequence, chunk, part, start, chunks;

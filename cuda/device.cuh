@@ -158,6 +158,10 @@ DEVICE Packed<float> packed(float a, float b, float c, float d) {
 }
 DEVICE Packed<bf16> packed(bf16 a, bf16 b, bf16 c, bf16 d) { return {{pair(a, b), pair(c, d)}}; }
 
+// An element as a number.
+template <class P>
+DEVICE float value_at(P p, uint64_t i) { return to_float(p[i]); }
+
 constexpr int WARP = DEVICE_WARP;
 constexpr float LOG2E = 1.4426950408889634f;
 

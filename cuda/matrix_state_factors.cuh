@@ -108,7 +108,7 @@ struct FactorBlock {
         if (works)
             tile.each([&](uint32_t j, uint32_t column, float product) {
                 uint32_t l = half + column, end = of_b ? j : j + 1;
-                for (uint32_t i = l + 1; i < end; ++i) product *= value(decays, i * SLAB_PITCH);
+                for (uint32_t i = l + 1; i < end; ++i) product *= value_at(decays, i * SLAB_PITCH);
                 sums[kind * SQUARE + j * SPAN + l] = l < end ? product : 0.0f;
             });
         __syncthreads();
@@ -133,12 +133,10 @@ struct FactorBlock {
     }
     // An element of the sums, 0 for later events l.
     DEVICE float sum(int kind, uint32_t j, uint32_t l) const {
-        float x = sums[kind * SQUARE + j * SPAN + l];
-        return x;
+        return value_at(sums, kind * SQUARE + j * SPAN + l);
     }
     DEVICE float mixed(uint32_t i, uint32_t j) const {
-        float x = mixing[i * PITCH + j];
-        return x;
+        return value_at(mixing, i * PITCH + j);
     }
     // Column c of T, event by event.
     DEVICE void invert(uint32_t c) const {
@@ -188,12 +186,12 @@ struct FactorBlock {
         uint64_t place = in.place(span);
         // A thread has four events, and needs the products of the decays before and after each.
         float before = 1.0f, after[EACH], rest = 1.0f;
-        for (uint32_t j = 0; j < mine; ++j) before *= value(decays, j * SLAB_PITCH + c);
-        for (uint32_t j = SPAN; j-- > mine + EACH;) rest *= value(decays, j * SLAB_PITCH + c);
+        for (uint32_t j = 0; j < mine; ++j) before *= value_at(decays, j * SLAB_PITCH + c);
+        for (uint32_t j = SPAN; j-- > mine + EACH;) rest *= value_at(decays, j * SLAB_PITCH + c);
 #pragma unroll
         for (int n = EACH - 1; n >= 0; --n) {
             after[n] = rest;
-            rest *= value(decays, (mine + n) * SLAB_PITCH + c);
+            rest *= value_at(decays, (mine + n) * SLAB_PITCH + c);
         }
 #pragma unroll
         for (uint32_t n = 0; n < EACH; ++n) {
@@ -224,14 +222,10 @@ struct FactorBlock {
         }
         sums.each([&](uint32_t r, uint32_t n, float sum) {
             uint32_t feature = slab + column + n;
-            if (!Sides<RANK>::projects(r)) sum += value(plus, (r - LAST) * SLAB_PITCH + column + n);
+            if (!Sides<RANK>::projects(r)) sum += value_at(plus, (r - LAST) * SLAB_PITCH + column + n);
             if (feature < padded) to.reads[(place * ROWS + r) * padded + feature] = sum;
         });
         __syncthreads();
-    }
-    static DEVICE float value(Ptr<float> p, uint32_t i) {
-        float x = p[i];
-        return x;
     }
 };
 

@@ -103,10 +103,6 @@ struct GradientBlock {
     }
     // Without a rank-one part the second half of a warp repeats the first.
     static DEVICE bool owns() { return RANK || threadIdx.x % WARP < 16; }
-    static DEVICE float value(Ptr<float> p, uint32_t i) {
-        float x = p[i];
-        return x;
-    }
     DEVICE void stage_rows() const {
         for (uint32_t n = threadIdx.x; n < SPAN * SIDE; n += THREADS) {
             uint32_t j = n / SIDE, i = first + n % SIDE, at = j * SIDE_PITCH + n % SIDE;
@@ -196,8 +192,8 @@ struct GradientBlock {
             uint32_t x = of_a ? SPAN + L : L, at = x * SIDE_PITCH + side;
             Ptr<float> dot = dots + x * ROWS;
             float grad = pairs.template add<L>(
-                value(vectors, at), [&](int i) { return value(dot, i * (ROWS / SPAN)); },
-                [&](int i) { return value(dot, i * (ROWS / SPAN) + 1); }, value(after, at));
+                value_at(vectors, at), [&](int i) { return value_at(dot, i * (ROWS / SPAN)); },
+                [&](int i) { return value_at(dot, i * (ROWS / SPAN) + 1); }, value_at(after, at));
             __syncwarp();
             if (owns()) after[at] = grad;
             __syncwarp();
@@ -228,13 +224,13 @@ struct GradientBlock {
             uint32_t t = time(j), query = row(j);
             if (i >= in.keys) continue;
             if (grads.q != nullptr && query != NONE)
-                grads.q[in.at(in.rows, query, in.keys, i)] = from_float<T>(value(rows, EACH + from));
+                grads.q[in.at(in.rows, query, in.keys, i)] = from_float<T>(value_at(rows, EACH + from));
             if (t == NONE) continue;
             uint64_t at = in.at(in.len, t, in.keys, i);
-            if (grads.k != nullptr) grads.k[at] = from_float<T>(value(after, from));
-            if (RANK && grads.a != nullptr) grads.a[at] = from_float<T>(value(after, EACH + from));
-            if (RANK && grads.b != nullptr) grads.b[at] = from_float<T>(value(rows, 2 * EACH + from));
-            if (grads.g != nullptr && in.decays != 1) grads.g[at] = value(rows, from);
+            if (grads.k != nullptr) grads.k[at] = from_float<T>(value_at(after, from));
+            if (RANK && grads.a != nullptr) grads.a[at] = from_float<T>(value_at(after, EACH + from));
+            if (RANK && grads.b != nullptr) grads.b[at] = from_float<T>(value_at(rows, 2 * EACH + from));
+            if (grads.g != nullptr && in.decays != 1) grads.g[at] = value_at(rows, from);
         }
         if (grads.g == nullptr || in.decays != 1) return;
         uint64_t all = uint64_t(gridDim.x) / in.spans() * in.len;
@@ -242,7 +238,7 @@ struct GradientBlock {
             uint32_t j = n / WARPS, tile = n % WARPS, t = time(j);
             if (t == NONE || first + tile * 16 >= in.keys) continue;
             float sum = 0.0f;
-            for (uint32_t i = 0; i < 16; ++i) sum += value(rows, j * SIDE_PITCH + tile * 16 + i);
+            for (uint32_t i = 0; i < 16; ++i) sum += value_at(rows, j * SIDE_PITCH + tile * 16 + i);
             grads.g[(first / 16 + tile) * all + in.at(in.len, t, 1, 0)] = sum;
         }
     }
@@ -273,8 +269,8 @@ DEVICE void gradients(Inputs<T> in, Ptr<const T> go, const Found& found, const G
                              rows + (RANK ? 2 * SPAN * SIDE_PITCH + side : 0)};
         block.template walk<int(SPAN) - 1>(pairs, of_a, side);
         pairs.template add<-1>(
-            of_a ? 0.0f : 1.0f, [&](int i) { return block.value(before, i * SIDE_PITCH + side); },
-            [&](int i) { return block.value(before, (SPAN + i) * SIDE_PITCH + side); }, corner);
+            of_a ? 0.0f : 1.0f, [&](int i) { return value_at(before, i * SIDE_PITCH + side); },
+            [&](int i) { return value_at(before, (SPAN + i) * SIDE_PITCH + side); }, corner);
         __syncwarp();
         block.put(pairs, of_a, side);
     }

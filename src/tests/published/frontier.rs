@@ -2,10 +2,10 @@
 
 use super::page::Page;
 use super::{
-    above, by_rate, ends, measured, number, percent, planned, result_file, runs, texts, thousands, without_skill, Row,
-    SOLVED,
+    by_rate, ends, measured, number, percent, planned, result_file, runs, texts, thousands, without_skill, Row, SOLVED,
 };
 use crate::cli::World;
+use std::collections::BTreeSet;
 
 const FILE: &str = "frontier-small.csv";
 
@@ -16,9 +16,7 @@ pub fn frontier(page: &Page) {
          epochs, {lr#} rates, {seed#} seeds, `{protocol}`;",
         &[],
     );
-    let mut pairs: Vec<u32> = rows.iter().map(|run| run["kv_pairs"].parse().unwrap()).collect();
-    pairs.sort_unstable();
-    pairs.dedup();
+    let pairs: BTreeSet<u32> = rows.iter().map(|run| run["kv_pairs"].parse().unwrap()).collect();
     page.says("{}, {} and {} pairs were tried", &pairs.iter().map(u32::to_string).collect::<Vec<_>>());
     assert_eq!(rows.len(), planned("frontier-small"));
 
@@ -63,16 +61,11 @@ pub fn frontier(page: &Page) {
 /// The least size of the state from which on, at the better rate, half of the seeds solve the task.
 fn smallest_state(rows: &[Row], mixer: &str, pairs: &str) -> u32 {
     let own = runs(rows, &[("mixer", mixer), ("kv_pairs", pairs)]);
-    let mut sizes: Vec<u32> = own.iter().map(|run| run["state_size"].parse().unwrap()).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
+    let sizes: BTreeSet<u32> = own.iter().map(|run| run["state_size"].parse().unwrap()).collect();
     let recalls = |size: &&u32| {
         let at: Vec<&Row> = own.iter().copied().filter(|run| run["state_size"] == size.to_string()).collect();
-        let half = |lr: f64| {
-            let seeds: Vec<&Row> = at.iter().copied().filter(|run| number(run, "lr") == lr).collect();
-            2 * above(&seeds, SOLVED) >= seeds.len()
-        };
-        by_rate(&at).into_iter().any(|(lr, _)| half(lr))
+        let solved = |seeds: &[f64]| seeds.iter().filter(|accuracy| **accuracy > SOLVED).count();
+        by_rate(&at).iter().any(|(_, seeds)| 2 * solved(seeds) >= seeds.len())
     };
     *sizes.iter().rev().take_while(recalls).last().unwrap_or_else(|| panic!("{mixer}, {pairs} pairs"))
 }
