@@ -1,4 +1,5 @@
-// Causal attention and its gradients, as one loop over tiles of (queries x keys).
+// Causal attention and its gradients, one by one, as one loop over tiles of (queries x keys). Where it applies,
+// causal_attention_gradients.cu computes all gradients at once.
 //
 // A block owns a tile of the result's rows and a range of its columns, and loops over the other
 // side:
@@ -100,7 +101,7 @@ struct Walk {
     DEVICE void attend(uint32_t first_query, uint32_t first_key) {
         Pairs pairs;
         if constexpr (GRADIENT) {
-            tile.gradients(pairs, first_query, first_key);
+            tile.gradients(pairs, first_query, first_key, in.scale);
         } else {
             uint32_t kept = tile.draw(first_query, first_key);
             pairs.clear();
@@ -142,6 +143,7 @@ struct Walk {
         for (uint32_t d = 0; d < depth; d += SLAB) {
             __syncthreads();
             stage_some<SLAB, COLUMNS>(tile.staged, COLUMN_STRIDE, side, first + d, column, side.width - column);
+            wait_for_copies();
             __syncthreads();
             if (column + to >= side.width) continue;  // a warp whose columns are beyond the last
             uint32_t end = min(SLAB, up_to_16(depth - d));
@@ -203,11 +205,10 @@ struct Walk {
     DEVICE void write(uint32_t first, uint32_t column, Ptr<T> to) {
         uint32_t rows = OVER_KEYS ? in.q.rows : in.k.rows, width = (GRADIENT ? in.q : in.v).width;
         uint32_t from = OVER_KEYS ? in.q.first : in.k.first;
-        float scale = GRADIENT ? in.scale : 1.0f;
         uint32_t warp = threadIdx.x / WARP, row = warp % (ROWS / RM) * RM, right = warp / (ROWS / RM) * RN;
         result.each([&](uint32_t i, uint32_t j, float x) {
             uint32_t r = first + row + i, c = column + right + j;
-            if (r < rows && c < width) to[uint64_t(from + r * in.heads) * width + c] = from_float<T>(x * scale);
+            if (r < rows && c < width) to[uint64_t(from + r * in.heads) * width + c] = from_float<T>(x);
         });
     }
 };
@@ -238,13 +239,6 @@ DEVICE void attend(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> 
     W walk = {in, {in, staged, weights, reach, parts, warp % down * W::Tile::PM, warp / down * W::Tile::PN}};
     walk.run(tile, blockIdx.y * COLUMNS, to, stats_to);
 }
-
-// Compiled for `blocks` blocks per multiprocessor, if there are tensor cores.
-#if TENSOR_CORES || !defined(__CUDA_ARCH__)
-#define RESIDENT(blocks) blocks
-#else
-#define RESIDENT(blocks) 1
-#endif
 
 #define ATTEND(name, OF, queries, columns, blocks, io, T, P)                                                  \
     KERNEL_FITTING(causal_attention_##name##_##queries##_##columns##_##io, THREADS, RESIDENT(blocks),         \

@@ -38,7 +38,7 @@ DEVICE void sum_by_distance(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<
 #pragma unroll 1
     for (; key < visible; key += KEYS) {
         typename Tile::Pairs pairs;
-        tile.gradients(pairs, first, key);
+        tile.gradients(pairs, first, key, 1.0f);
         __syncthreads();
         for (uint32_t distance = threadIdx.x; distance < last; distance += THREADS) {
             float sum = sums[distance];

@@ -1,8 +1,6 @@
-// Causal attention, all three gradients of sequences of at most 64 queries and 64 keys, in one launch with one block
-// per sequence, instead of three launches for longer ones; the method is explained in causal_attention.cuh.
-//
-// The weights are computed twice, and the products of gradients and values once; the three kernels compute the weights
-// three times and the products twice.
+// Causal attention, all three gradients of sequences of at most 64 queries and 64 keys and heads of any width, in one
+// launch with one block per sequence; the method is explained in causal_attention.cuh. Weights stay in registers, so that
+// they and the products of gradients and values are computed once.
 #include "causal_attention.cuh"
 
 template <class T, class P>
@@ -26,13 +24,23 @@ DEVICE void differentiate(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<co
     uint32_t warp = threadIdx.x / WARP, down = KEYS / OfKeys::Tile::PM;
     uint32_t row = warp % down * OfKeys::Tile::PM, column = warp / down * OfKeys::Tile::PN;
     OfValues of_values = {in, {in, staged, weights, reach, parts, row, column}};
-    uint32_t visible = of_values.tile.look(0);
-    of_values.attend(0, 0);
-    for (uint32_t c = 0; c < value_width; c += COLUMNS) of_values.columns(visible, c, gv);
     OfKeys of_keys = {in, {in, staged, weights, reach, parts, row, column}};
-    of_keys.attend(0, 0);
-    for (uint32_t c = 0; c < key_width; c += COLUMNS) of_keys.columns(visible, c, gk);
     OfQueries of_queries = {in, {in, staged, weights, reach, parts, row, column}};
+    uint32_t visible = of_values.tile.look(0), kept = of_values.tile.draw(0, 0);
+    typename OfKeys::Pairs of, pairs;
+    of.clear();
+    of_keys.tile.multiply(of, in.q, 0, in.k, 0);
+    of_keys.tile.weigh(of, 0, 0);
+    pairs = of;
+    of_values.tile.drop(pairs, kept);
+    of_values.tile.leave(pairs);
+    for (uint32_t c = 0; c < value_width; c += COLUMNS) of_values.columns(visible, c, gv);
+    pairs.clear();
+    of_keys.tile.multiply(pairs, in.gy, 0, in.v, 0);
+    of_keys.tile.drop(pairs, kept);
+    of_keys.tile.differentiate(pairs, of, 0, 0, scale);
+    of_keys.tile.leave(pairs);
+    for (uint32_t c = 0; c < key_width; c += COLUMNS) of_keys.columns(visible, c, gk);
     for (uint32_t c = 0; c < key_width; c += COLUMNS) of_queries.columns(visible, c, gq);
 }
 

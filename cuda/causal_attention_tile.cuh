@@ -4,6 +4,13 @@
 #include "mask.cuh"
 #include "mma.cuh"
 
+// Compiled for `blocks` blocks per multiprocessor, if there are tensor cores.
+#if TENSOR_CORES || !defined(__CUDA_ARCH__)
+#define RESIDENT(blocks) blocks
+#else
+#define RESIDENT(blocks) 1
+#endif
+
 // As in src/ops/causal_attention/cuda/mod.rs.
 constexpr uint32_t SOFTMAX = 0, LINEAR_NORMALISED = 1, PLAIN = 2;
 
@@ -30,7 +37,6 @@ struct Matrix {
         Packed<T> x = {};
         if (row >= rows || column >= width) return x;
         Ptr<const T> at = p + (uint64_t(first + row * heads) * width + column);
-        if (by_four) return load_packed(at);
         T none = from_float<T>(0.0f), one = none, two = none, three = none;
         if (column + 1 < width) one = at[1];
         if (column + 2 < width) two = at[2];
@@ -40,21 +46,20 @@ struct Matrix {
     }
 };
 
-// Copies R rows and C columns to shared memory with rows `stride` apart. All loads are issued
-// before the first is waited for.
+// Starts to copy R rows and C columns to shared memory, with rows `stride` apart; wait_for_copies() ends it.
 template <int R, int C, class T>
 DEVICE void stage(Ptr<T> to, uint32_t stride, const Matrix<T>& from, uint32_t row, uint32_t column) {
-    constexpr uint32_t FOURS = R * C / 4, EACH = (FOURS + THREADS - 1) / THREADS;
-    Packed<T> x[EACH];
-#pragma unroll
-    for (uint32_t n = 0; n < EACH; ++n) {
-        uint32_t i = n * THREADS + threadIdx.x;
-        if (i < FOURS) x[n] = from.four(row + i / (C / 4), column + i % (C / 4) * 4);
-    }
-#pragma unroll
-    for (uint32_t n = 0; n < EACH; ++n) {
-        uint32_t i = n * THREADS + threadIdx.x;
-        if (i < FOURS) store_packed(to + (i / (C / 4) * stride + i % (C / 4) * 4), x[n]);
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x; i < R * C / 4; i += THREADS) {
+        uint32_t r = row + i / (C / 4), c = column + i % (C / 4) * 4;
+        Ptr<T> place = to + (i / (C / 4) * stride + i % (C / 4) * 4);
+        if (!from.by_four) {
+            store_packed(place, from.four(r, c));
+            continue;
+        }
+        bool is_inside = r < from.rows && c < from.width;
+        uint64_t at = is_inside ? uint64_t(from.first + r * from.heads) * from.width + c : 0;
+        copy_four_async<T>(place, from.p + at, is_inside);
     }
 }
 
@@ -202,6 +207,7 @@ struct Tile {
             __syncthreads();
             stage_some<QUERIES, SLICE>(left, SLICE_STRIDE, a, query, first, a.width - first);
             stage_some<KEYS, SLICE>(right, SLICE_STRIDE, b, key, first, a.width - first);
+            wait_for_copies();
             __syncthreads();
             Rows<T> a_rows = {left, SLICE_STRIDE};
             Columns<T> b_columns = {right, SLICE_STRIDE};
@@ -295,21 +301,26 @@ struct Tile {
         });
     }
 
-    // Converts the products gy_i . v_j, after dropout, to gradients of scores; a softmax's weights
-    // are in `weights`.
-    DEVICE void differentiate(Pairs& pairs, uint32_t first_query, uint32_t first_key) const {
+    // Converts the products gy_i . v_j, after dropout, to gradients of scores times `scale`. `of`: the weights of a
+    // softmax, before dropout; other rules read nothing of it.
+    DEVICE void differentiate(Pairs& pairs, const Pairs& of, uint32_t first_query, uint32_t first_key, float scale) const {
         float dots[SLOTS], slopes[SLOTS];
         read(in.dots, first_query, dots);
         read(in.rule == LINEAR_NORMALISED ? in.stats : nullptr, first_query, slopes);
         if (in.rule == SOFTMAX) {
             // The weight of a masked pair is 0.
-            each_pair<false>(pairs, first_key, [&](int slot, uint32_t query, uint32_t key, float x, bool) {
-                S weight = weights[query * WEIGHT_STRIDE + key];
-                return (x - dots[slot]) * to_float(weight);
+            each_query([&](int slot, uint32_t) {
+#pragma unroll
+                for (int j = 0; j < PN / 8; ++j)
+#pragma unroll
+                    for (int e = 0; e < 2; ++e) {
+                        float& x = pairs.sum[slot / 2][j][slot % 2 * 2 + e];
+                        x = (x - dots[slot]) * of.sum[slot / 2][j][slot % 2 * 2 + e] * scale;
+                    }
             });
         } else {
             each_pair<false>(pairs, first_key, [&](int slot, uint32_t, uint32_t, float x, bool unmasked) {
-                float slope = in.rule == PLAIN ? 1.0f : slopes[slot];
+                float slope = in.rule == PLAIN ? scale : slopes[slot] * scale;
                 return unmasked ? (x - dots[slot]) * slope : 0.0f;
             });
         }
@@ -327,20 +338,20 @@ struct Tile {
         });
     }
 
-    // Writes the gradients of the scores of a tile of pairs to shared memory.
-    DEVICE void gradients(Pairs& pairs, uint32_t first_query, uint32_t first_key) {
-        pairs.clear();
-        if (in.rule == SOFTMAX) {
-            multiply(pairs, in.q, first_query, in.k, first_key);
-            weigh(pairs, first_query, first_key);
-            leave(pairs);
-            pairs.clear();
-        }
+    // Writes the gradients of the scores of a tile of pairs, times `scale`, to shared memory.
+    DEVICE void gradients(Pairs& pairs, uint32_t first_query, uint32_t first_key, float scale) {
         // random bits before the products: the generator takes registers
         uint32_t kept = draw(first_query, first_key);
+        Pairs of;
+        of.clear();
+        if (in.rule == SOFTMAX) {
+            multiply(of, in.q, first_query, in.k, first_key);
+            weigh(of, first_query, first_key);
+        }
+        pairs.clear();
         multiply(pairs, in.gy, first_query, in.v, first_key);
         drop(pairs, kept);
-        differentiate(pairs, first_query, first_key);
+        differentiate(pairs, of, first_query, first_key, scale);
         leave(pairs);
     }
 

@@ -7,7 +7,8 @@
 // - Pointers to tensors are Global<T> in the parameters and Ptr<T> in device functions; elements are
 //   read into typed locals (`float x = p[i];`, never `auto`). Parameters are Global<T>, uint32_t,
 //   float or Table<T, N>; offsets into tensors are computed in 64 bits.
-// - Shared memory is SHARED(T, name, count) or dynamic_shared<T>(byte offset, count), 48 KiB a block.
+// - Shared memory is SHARED(T, name, count) or dynamic_shared<T>(byte offset, count), 48 KiB a block; a launch may ask for
+//   more if the GPU has it.
 // - Threads per block are a multiple of 32; warp functions are called by all lanes of a warp.
 // - No atomics on floats: partial sums are written out and added in a fixed order.
 #pragma once
@@ -175,6 +176,20 @@ DEVICE void copy_async(Ptr<float> to, Ptr<const float> from, bool is_inside) {
     float x = 0.0f;
     if (is_inside) x = from[0];
     to[0] = x;
+#endif
+}
+
+// The same for four consecutive elements, at addresses that are multiples of their size.
+template <class T>
+DEVICE void copy_four_async(Ptr<T> to, Ptr<const T> from, bool is_inside) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    constexpr uint32_t BYTES = 4 * sizeof(T);
+    uint32_t at = uint32_t(__cvta_generic_to_shared(to)), bytes = is_inside ? BYTES : 0;
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(from), "n"(BYTES), "r"(bytes) : "memory");
+#else
+    Packed<T> x = {};
+    if (is_inside) x = load_packed(from);
+    store_packed(to, x);
 #endif
 }
 

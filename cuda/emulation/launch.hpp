@@ -17,7 +17,8 @@ struct Argument {
     uint64_t count;    // elements behind a pointer, entries of a table
 };
 
-constexpr size_t SHARED_BYTES = 48 * 1024;
+// Of a block: what every GPU has, and what a launch on an H100 may ask for.
+constexpr size_t SHARED_BYTES = 48 * 1024, SHARED_MOST = 227 * 1024;
 
 // Shared memory of one block. It is initialised with NaN in every type, so that reads of unwritten
 // memory show.
@@ -58,7 +59,8 @@ struct Memory {
         auto& part = shared[tag];
         if (!part) {
             in_use += size;
-            if (in_use > SHARED_BYTES) fail("%zu bytes of shared memory, a block has %zu", in_use, SHARED_BYTES);
+            size_t most = dynamic > SHARED_BYTES ? SHARED_MOST : SHARED_BYTES;
+            if (in_use > most) fail("%zu bytes of shared memory, a block has %zu", in_use, most);
             part.reset(new Shared(size, grain));
         }
         return &part->region;

@@ -43,6 +43,9 @@ fn gpu() -> Gpu {
     GPU.with(Gpu::clone)
 }
 
+/// Bytes of shared memory that a block of an H100 can have; `SHARED_MOST` of `cuda/emulation/launch.hpp`.
+pub const MOST_SHARED: usize = 227 << 10;
+
 /// An emulated GPU with kernels from a folder.
 #[derive(Clone)]
 pub struct Emulation(Arc<Inner>);
@@ -244,6 +247,10 @@ impl Emulation {
 }
 
 impl Machine for Emulation {
+    fn most_shared(&self) -> Result<usize> {
+        Ok(MOST_SHARED)
+    }
+
     fn allocate(&self, dtype: DType, count: usize) -> Result<Storage> {
         Ok(Storage::Cpu(match dtype {
             DType::F32 => CpuStorage::F32(vec![f32::NAN; count]),

@@ -68,7 +68,7 @@ pub struct Grid {
     pub blocks: [usize; 3],
     /// Threads per block: a multiple of [`WARP`].
     pub threads: usize,
-    /// Bytes of dynamic shared memory per block.
+    /// Bytes of dynamic shared memory per block; at most [`Gpu::most_shared`] with what the kernel declares.
     pub shared: usize,
 }
 
@@ -106,8 +106,13 @@ pub struct Chip {
     pub bytes: f64,
 }
 
+/// Bytes of shared memory that a block has on every GPU; more must be asked for.
+pub const SHARED: usize = 48 << 10;
+
 /// A device that holds memory and runs kernels in the order of their launches.
 pub trait Machine: Send + Sync {
+    /// Returns the bytes of shared memory that a block can have.
+    fn most_shared(&self) -> Result<usize>;
     /// Allocates memory for `count` elements with undefined values (NaN in tests).
     fn allocate(&self, dtype: DType, count: usize) -> Result<Storage>;
     /// Returns the address of the first element.
@@ -191,6 +196,11 @@ impl Gpu {
     /// Returns a handle to the GPU `machine`.
     pub fn new(machine: impl Machine + 'static) -> Self {
         Self(Arc::new(Shared { machine: Box::new(machine), steps: Mutex::default(), constants: Mutex::default() }))
+    }
+
+    /// Returns the bytes of shared memory that a block can have, [`SHARED`] or more.
+    pub fn most_shared(&self) -> Result<usize> {
+        self.0.machine.most_shared()
     }
 
     /// Returns two words in GPU memory, low and high, that hold `step` for the launches of this thread until the next

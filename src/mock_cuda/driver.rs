@@ -10,6 +10,9 @@ use crate::stream::{Action, Capture, Event, Source, Stream};
 use std::ffi::{c_char, c_void, CStr};
 use std::sync::{Arc, PoisonError};
 
+/// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
+const MOST_DYNAMIC_SHARED: i32 = 8;
+
 /// Defines exported functions of a library. Each takes the driver's lock, and returns 0 or the number of an error.
 macro_rules! library {
     ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) |$driver:ident| $body:block)*) => {
@@ -506,6 +509,15 @@ library! {
         let handle = driver.functions.open((context, Arc::new(found)));
         // SAFETY: the caller's place for one handle.
         unsafe { give(function, handle) }
+    }
+
+    fn cuFuncSetAttribute(function: u64, attribute: i32, value: i32) |driver| {
+        driver.current()?;
+        let (context, function) = driver.functions.get(function)?.clone();
+        driver.same_context(context, "kernel")?;
+        require(attribute == MOST_DYNAMIC_SHARED, Code::InvalidValue, "an attribute that the mock driver does not know")?;
+        let bytes = usize::try_from(value);
+        function.ask(bytes.map_err(|_| broken(Code::InvalidValue, "a negative number of bytes"))?)
     }
 
     fn cuLaunchKernel(

@@ -1,13 +1,14 @@
 //! Modules, kernels and launches.
 
-use crate::answer::{broken, Answer, Code};
+use crate::answer::{broken, require, Answer, Code};
 use crate::elf::{Description, Image};
 use crate::memory::Memory;
 use crate::{candle, gpu};
 use candle_core::DType;
 use dsf_emulation::{Emulation, Parameter};
-use dsf_gpu::{Arg, Grid, Kernel, View};
+use dsf_gpu::{Arg, Grid, Kernel, View, SHARED};
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 /// Registers of a multiprocessor, which a block must not exceed.
@@ -24,6 +25,8 @@ pub(crate) struct Module {
 pub(crate) struct Function {
     description: Description,
     origin: Origin,
+    /// Bytes of dynamic shared memory that were asked for.
+    asked: AtomicUsize,
 }
 
 enum Origin {
@@ -44,6 +47,28 @@ impl Function {
 
     pub(crate) fn name(&self) -> &str {
         &self.description.name
+    }
+
+    /// Returns the bytes of shared memory that it declares.
+    fn declared(&self) -> usize {
+        if let Origin::Own { shared, .. } = &self.origin {
+            *shared
+        } else {
+            0
+        }
+    }
+
+    /// Allows launches with `bytes` of dynamic shared memory.
+    pub(crate) fn ask(&self, bytes: usize) -> Answer {
+        let name = self.name();
+        let most = gpu::MOST_SHARED - self.declared();
+        require(
+            bytes <= most,
+            Code::InvalidValue,
+            &format!("{name}: {bytes} bytes of shared memory of at most {most}"),
+        )?;
+        self.asked.store(bytes, Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -107,7 +132,7 @@ impl Kernels {
             return Err(broken(Code::NotFound, format!("the module has no kernel {name}")));
         };
         let Some(file) = module.file else {
-            return Ok(Function { description, origin: Origin::Candle });
+            return Ok(Function { description, origin: Origin::Candle, asked: AtomicUsize::new(0) });
         };
         let kernel = Kernel::new(file, name);
         let parameters = self.emulation.parameters(&kernel);
@@ -121,7 +146,8 @@ impl Kernels {
         let mut report = self.report()?.iter();
         let row = report.find(|row| row.file == file && row.kernel == name);
         let (registers, shared) = row.map_or((0, 0), |row| (row.registers, row.shared));
-        Ok(Function { description, origin: Origin::Own { kernel, parameters, registers, shared } })
+        let origin = Origin::Own { kernel, parameters, registers, shared };
+        Ok(Function { description, origin, asked: AtomicUsize::new(0) })
     }
 }
 
@@ -173,8 +199,9 @@ impl Launch {
         if threads == 0 || threads > gpu::MOST_THREADS {
             return refuse(format!("blocks of {:?} threads", self.threads));
         }
-        let declared = if let Origin::Own { shared, .. } = &self.function.origin { *shared } else { 0 };
-        if self.shared as usize + declared > gpu::SHARED {
+        let (asked, declared) = (self.function.asked.load(Ordering::Relaxed), self.function.declared());
+        let is_within = self.shared as usize + declared <= SHARED || self.shared as usize <= asked;
+        if !is_within {
             return refuse(format!("{declared} bytes of shared memory, and {} more in its launch", self.shared));
         }
         let Origin::Own { parameters, registers, .. } = &self.function.origin else {

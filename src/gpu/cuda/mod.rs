@@ -6,7 +6,7 @@ mod capture;
 mod mailbox;
 mod multiply;
 
-use super::{Arg, Carrier, Chip, Gpu, Grid, Kernel, Machine, Product, Recording, View};
+use super::{Arg, Carrier, Chip, Gpu, Grid, Kernel, Machine, Product, Recording, View, SHARED};
 use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::{CudaDType, DeviceId, WrapErr};
 use candle_core::{bail, CudaDevice, CudaStorage, DType, Device, Result, Shape, Storage, Tensor};
@@ -265,6 +265,13 @@ fn address_of(entry: &Arg) -> Result<u64> {
 }
 
 impl Machine for Cuda {
+    fn most_shared(&self) -> Result<usize> {
+        let stream = self.stream();
+        let most = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+        let bytes = stream.context().attribute(most).w()?;
+        usize::try_from(bytes).map_err(candle_core::Error::wrap)
+    }
+
     fn allocate(&self, dtype: DType, count: usize) -> Result<Storage> {
         match dtype {
             DType::F32 => self.storage::<f32>(count),
@@ -289,6 +296,10 @@ impl Machine for Cuda {
 
     fn launch(&self, kernel: &Kernel, grid: Grid, args: &[Arg]) -> Result<()> {
         let function = self.function(kernel)?;
+        if grid.shared > SHARED {
+            let asked = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            function.set_attribute(asked, grid.shared as i32).w()?;
+        }
         let stream = self.stream();
         let packed: Vec<_> = args.iter().map(Packed::of).collect::<Result<_>>()?;
         let mut launch = stream.launch_builder(&function);

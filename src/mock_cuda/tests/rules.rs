@@ -33,6 +33,7 @@ extern "C" {
     fn cuGraphLaunch(executable: u64, stream: u64) -> i32;
     fn cuModuleLoadData(module: *mut u64, image: *const u8) -> i32;
     fn cuModuleGetFunction(function: *mut u64, module: u64, name: *const u8) -> i32;
+    fn cuFuncSetAttribute(function: u64, attribute: i32, value: i32) -> i32;
     fn cuLaunchKernel(
         function: u64,
         blocks_x: u32,
@@ -57,6 +58,9 @@ const NOT_FOUND: i32 = 500;
 const ILLEGAL_ADDRESS: i32 = 700;
 const CAPTURE_UNSUPPORTED: i32 = 900;
 const CAPTURE_INVALIDATED: i32 = 901;
+
+/// Attribute of a kernel: the bytes of dynamic shared memory that a launch may take.
+const MOST_DYNAMIC_SHARED: i32 = 8;
 
 /// Mode of captures that watch only the calls of their own thread.
 const THREAD_LOCAL: i32 = 1;
@@ -188,11 +192,20 @@ fn broken_rules_are_refused_and_named() {
         let mut function = 0;
         refused(cuModuleGetFunction(&raw mut function, module, c"bsub_f32".as_ptr().cast()), NOT_FOUND, "no kernel");
         let function = made(|place| cuModuleGetFunction(place, module, c"badd_f32".as_ptr().cast()));
-        let launch = |blocks: u32, count: u64| {
+        let launch_with = |blocks: u32, shared: u32, count: u64| {
             let arguments: [u64; 6] = [count, 1, 0, memory, memory, memory];
             let places = arguments.each_ref().map(|argument| std::ptr::from_ref(argument).cast::<u8>());
-            cuLaunchKernel(function, blocks, 1, 1, 32, 1, 1, 0, stream, places.as_ptr(), null_mut())
+            cuLaunchKernel(function, blocks, 1, 1, 32, 1, 1, shared, stream, places.as_ptr(), null_mut())
         };
+        let launch = |blocks: u32, count: u64| launch_with(blocks, 0, count);
+        // More shared memory than every GPU has must be asked for, up to what an H100 has.
+        let more = 64 << 10;
+        refused(launch_with(1, more, 2), INVALID_VALUE, "65536 more in its launch");
+        refused(cuFuncSetAttribute(function, MOST_DYNAMIC_SHARED, 256 << 10), INVALID_VALUE, "of at most 232448");
+        refused(cuFuncSetAttribute(function, MOST_DYNAMIC_SHARED, -1), INVALID_VALUE, "a negative number");
+        assert_eq!(cuFuncSetAttribute(function, MOST_DYNAMIC_SHARED, more as i32), 0);
+        assert_eq!(launch_with(1, more, 2), 0);
+        refused(launch_with(1, more + 1, 2), INVALID_VALUE, "65537 more in its launch");
         refused(launch(0, 2), INVALID_VALUE, "a grid of [0, 1, 1] blocks");
         assert_eq!(launch(1, 2), 0);
         assert_eq!(cuStreamSynchronize(stream), 0);

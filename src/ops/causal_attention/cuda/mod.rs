@@ -1,6 +1,7 @@
 //! Launches of the kernels of `cuda/causal_attention*`: all pairs of queries and keys, in tiles, with heads side by
 //! side.
 
+mod gradients;
 pub(super) mod linear;
 
 use super::{CausalAttention, Pattern, Weights};
@@ -8,7 +9,6 @@ use crate::gpu::sizes::causal_attention::{KEYS, THREADS};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward, Op};
 use crate::runtime::mask::Mask;
-use crate::runtime::sums::sum_parts;
 use crate::runtime::tuned::Tuned;
 use candle_core::{DType, Result, Tensor};
 
@@ -67,23 +67,7 @@ impl CudaOp for CausalAttention {
             dots: dots.as_ref().map(Buffer::view),
             bias: call.ins.get(3).copied(),
         };
-        let needed = &call.needs_grad[..3];
-        let like = call.ins.iter().zip(needed);
-        let alloc = |(like, needed): (&View, &bool)| {
-            let to = needed.then(|| gpu.alloc(like.dtype(), like.len()));
-            to.transpose()
-        };
-        let mut grads = like.map(alloc).collect::<Result<Vec<_>>>()?;
-        match &mut grads[..] {
-            [Some(gq), Some(gk), Some(gv)] if pairs.is_short() => pairs.launch_short([gq, gk, gv])?,
-            grads => {
-                for (out, to) in [KernelOutput::Gq, KernelOutput::Gk, KernelOutput::Gv].into_iter().zip(grads) {
-                    if let Some(to) = to {
-                        pairs.launch(out, to, None)?;
-                    }
-                }
-            }
-        }
+        let mut grads = pairs.gradients(&call.needs_grad[..3])?;
         if let [_, _, _, needed] = call.needs_grad {
             grads.push(needed.then(|| pairs.bias_gradient()).transpose()?);
         }
@@ -139,34 +123,6 @@ impl KernelInputs<'_> {
     fn launch(&self, out: KernelOutput, to: &mut Buffer, stats_to: Option<&mut Buffer>) -> Result<()> {
         let (grid, kernel) = self.shape(out);
         self.run(kernel, grid, &[to.into(), stats_to.into()])
-    }
-
-    /// Whether a block holds all pairs of a sequence, and there are enough sequences to occupy a GPU.
-    fn is_short(&self) -> bool {
-        let op = self.op;
-        op.rows <= MANY && op.len <= KEYS && op.batch * op.heads >= FULL.get()
-    }
-
-    /// All three gradients, if [`Self::is_short`].
-    fn launch_short(&self, to: [&mut Buffer; 3]) -> Result<()> {
-        let name = format!("{}_short", CausalAttention::NAME);
-        let io = self.ins[0].dtype();
-        let kernel = Kernel::of_products("causal_attention_short", &name, io);
-        let grid = Grid::of(self.op.batch * self.op.heads, THREADS);
-        self.run(kernel, grid, &to.map(Arg::from))
-    }
-
-    /// One number for each head and distance.
-    fn bias_gradient(&self) -> Result<Buffer> {
-        let op = self.op;
-        let queries = if op.rows <= FEW { FEW } else { MANY };
-        let blocks = op.batch * op.heads * op.rows.div_ceil(queries);
-        let mut parts = self.gpu.alloc(DType::F32, blocks * op.distances())?;
-        let name = format!("{}_gb_{queries}", CausalAttention::NAME);
-        let io = self.ins[0].dtype();
-        let kernel = Kernel::of_products("causal_attention_gb", &name, io);
-        self.run(kernel, Grid::of(blocks, THREADS), &[(&mut parts).into()])?;
-        sum_parts(self.gpu, &parts, op.heads * op.distances())
     }
 
     /// Launches a kernel that writes `to`.
