@@ -16,7 +16,7 @@
 // minimal work at n = 256, d = 512 forward.
 #pragma once
 
-#include "causal_attention_tile.cuh"
+#include "causal_attention_online.cuh"
 
 enum class Result { Y, GQ, GK, GV };
 
@@ -34,7 +34,6 @@ struct Walk {
     static constexpr bool GRADIENT = OF == Result::GQ || OF == Result::GK;  // of scores
     using Tile = ::Tile<T, P, QUERIES, WEIGHT_STRIDE, GRADIENT>;
     using Pairs = typename Tile::Pairs;
-    static constexpr int SLOTS = Tile::SLOTS;
     // rows of the result, and of a warp
     static constexpr int ROWS = OVER_KEYS ? QUERIES : KEYS;
     static constexpr int RM = ROWS == 64 ? 32 : 16, RN = COLUMNS / (THREADS / WARP / (ROWS / RM));
@@ -47,55 +46,7 @@ struct Walk {
     const Inputs<T>& in;
     Tile tile;
     WarpTile<RM, RN> result;
-    float top[SLOTS], sum[SLOTS];  // of Y: of each query, the largest score and the sum of weights
-
-    // For Y: converts scores to unnormalised weights, and rescales the previous sums to the new
-    // maximum (online softmax).
-    DEVICE void weigh_online(Pairs& pairs, uint32_t first_key) {
-        if (in.rule == SOFTMAX) {
-            float now[SLOTS], before[SLOTS];
-#pragma unroll
-            for (int slot = 0; slot < SLOTS; ++slot) now[slot] = before[slot] = top[slot];
-            in.patterned() ? score<true>(pairs, first_key, now) : score<false>(pairs, first_key, now);
-            tile.over_keys(now, [](float x, float y) { return fmaxf(x, y); });
-#pragma unroll
-            for (int slot = 0; slot < SLOTS; ++slot) {
-                top[slot] = now[slot];
-                // a query that has attended to nothing yet
-                if (now[slot] == -INFINITY) now[slot] = 0.0f;
-                float share = exp2_fast(before[slot] - now[slot]);
-                sum[slot] *= share;
-#pragma unroll
-                for (int j = 0; j < RN / 8; ++j)
-#pragma unroll
-                    for (int e = 0; e < 2; ++e) result.sum[slot / 2][j][slot % 2 * 2 + e] *= share;
-            }
-            tile.template each_pair<false>(pairs, first_key, [&](int slot, uint32_t, uint32_t, float x, bool) {
-                x = exp2_fast(x - now[slot]);
-                sum[slot] += x;
-                return x;
-            });
-        } else {
-            tile.template each_pair<false>(pairs, first_key, [&](int slot, uint32_t, uint32_t, float x, bool unmasked) {
-                x = unmasked ? x * in.scale : 0.0f;
-                sum[slot] += x;
-                return x;
-            });
-        }
-    }
-
-    // Converts products to the scores of a softmax, -infinity where they are masked, and updates the largest of each
-    // query.
-    template <bool PATTERNED>
-    DEVICE void score(Pairs& pairs, uint32_t first_key, float (&most)[SLOTS]) {
-        float falls = tile.slope();
-        tile.template each_pair<PATTERNED>(
-            pairs, first_key, [&](int slot, uint32_t query, uint32_t key, float x, bool unmasked) {
-                x = unmasked ? tile.template score<PATTERNED>(x, query, first_key + key, falls) : -INFINITY;
-                most[slot] = fmaxf(most[slot], x);
-                return x;
-            });
-    }
+    Online<Tile> online;  // of Y
 
     // Writes the weights of a tile of pairs, or the gradients of its scores, to shared memory.
     DEVICE void attend(uint32_t first_query, uint32_t first_key) {
@@ -107,7 +58,7 @@ struct Walk {
             pairs.clear();
             tile.multiply(pairs, in.q, first_query, in.k, first_key);
             if constexpr (OF == Result::Y)
-                weigh_online(pairs, first_key);
+                online.weigh(tile, pairs, first_key, result);
             else
                 tile.weigh(pairs, first_query, first_key);
             tile.drop(pairs, kept);
@@ -158,38 +109,16 @@ struct Walk {
         }
     }
 
-    // Divides by the normalisers, and writes the statistics for the backward pass.
-    DEVICE void finish(uint32_t first_query, Ptr<float> stats) {
-        if (in.rule == PLAIN) return;
-        tile.over_keys(sum, [](float x, float y) { return x + y; });
-        tile.each_query([&](int slot, uint32_t query) {
-            float share = 1.0f / sum[slot];
-#pragma unroll
-            for (int j = 0; j < RN / 8; ++j)
-#pragma unroll
-                for (int e = 0; e < 2; ++e) result.sum[slot / 2][j][slot % 2 * 2 + e] *= share;
-            bool mine = stats != nullptr && tile.key_column == 0 && lane_quad() == 0;
-            if (mine && first_query + query < in.q.rows)
-                stats[first_query + query] = in.rule == SOFTMAX ? top[slot] + log2f(sum[slot]) : share;
-        });
-    }
-
     // Computes the tile's rows of the result, in the columns from `column` on; `stats` belongs to Y
     // and may be null.
     DEVICE void run(uint32_t index, uint32_t column, Ptr<T> to, Ptr<float> stats) {
         result.clear();
         if constexpr (OVER_KEYS) {
-#pragma unroll
-            for (int slot = 0; slot < SLOTS; ++slot) {
-                top[slot] = -INFINITY;
-                sum[slot] = 0.0f;
-            }
-            uint32_t visible = tile.look(index * QUERIES), key = 0, first = index * QUERIES + 1;
-            // without positions, the first query has the earliest window
-            if (in.narrow() && in.positions == nullptr && first > in.window) key = (first - in.window) / KEYS * KEYS;
+            online.start();
+            uint32_t visible = tile.look(index * QUERIES), key = in.first_key(index * QUERIES);
 #pragma unroll 1
             for (; key < visible; key += KEYS) add(index * QUERIES, key, visible, column);
-            if constexpr (OF == Result::Y) finish(index * QUERIES, stats);
+            if constexpr (OF == Result::Y) online.finish(tile, result, index * QUERIES, stats);
         } else {
             // without positions, earlier queries do not attend to these keys, nor later ones than a window
             uint32_t start = in.positions != nullptr ? 0 : index * KEYS / QUERIES * QUERIES, end = in.q.rows;

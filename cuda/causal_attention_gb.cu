@@ -32,9 +32,7 @@ DEVICE void sum_by_distance(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<
     Ptr<float> sums = to + (uint64_t(sequence / heads * tiles + blockIdx.x % tiles) * heads + sequence % heads) * distances;
     for (uint32_t distance = threadIdx.x; distance < last; distance += THREADS) sums[distance] = 0.0f;
     float far = 0.0f;
-    uint32_t visible = tile.look(first), key = 0;
-    // without positions, the first query has the earliest window
-    if (in.narrow() && positions == nullptr && first + 1 > window) key = (first + 1 - window) / KEYS * KEYS;
+    uint32_t visible = tile.look(first), key = in.first_key(first);
 #pragma unroll 1
     for (; key < visible; key += KEYS) {
         typename Tile::Pairs pairs;

@@ -50,7 +50,7 @@ struct Matrix {
 template <int R, int C, class T>
 DEVICE void stage(Ptr<T> to, uint32_t stride, const Matrix<T>& from, uint32_t row, uint32_t column) {
 #pragma unroll 1
-    for (uint32_t i = threadIdx.x; i < R * C / 4; i += THREADS) {
+    for (uint32_t i = threadIdx.x; i < R * C / 4; i += blockDim.x) {
         uint32_t r = row + i / (C / 4), c = column + i % (C / 4) * 4;
         Ptr<T> place = to + (i / (C / 4) * stride + i % (C / 4) * 4);
         if (!from.by_four) {
@@ -121,6 +121,13 @@ struct Inputs {
     // Whether no key before the window is attended to.
     DEVICE bool narrow() const { return window != 0 && globals == 0 && links_each == 0; }
 
+    // The first key of the first tile that a tile of queries from `first_query` on attends to. Without positions, the
+    // first query has the earliest window.
+    DEVICE uint32_t first_key(uint32_t first_query) const {
+        if (!narrow() || positions != nullptr || first_query + 1 <= window) return 0;
+        return (first_query + 1 - window) / KEYS * KEYS;
+    }
+
     // Whether a query at the last of `visible` keys attends to `key`.
     DEVICE bool attends(uint32_t visible, uint32_t key) const {
         if (key >= visible) return false;
@@ -152,11 +159,12 @@ DEVICE Inputs<T> inputs(uint32_t sequence, Ptr<const T> q, Ptr<const T> k, Ptr<c
 }
 
 // The pairs of a block that a lane holds, in the layout of WarpTile, and the data that all lanes share. Weights and
-// gradients are stored there in type S. P: the rounding of factors, of mma.cuh.
-template <class T, class P, int QUERIES, uint32_t WEIGHT_STRIDE, bool GRADIENT, class S = T>
+// gradients are stored there in type S. P: the rounding of factors, of mma.cuh. OF_WARP: the queries of a warp.
+template <class T, class P, int QUERIES, uint32_t WEIGHT_STRIDE, bool GRADIENT, class S = T, int WARPS = THREADS / WARP,
+          int OF_WARP = QUERIES == 64 ? 32 : 16>
 struct Tile {
     // queries and keys of a warp, and how many warps share a query
-    static constexpr int PM = QUERIES == 64 ? 32 : 16, ACROSS = THREADS / WARP / (QUERIES / PM), PN = KEYS / ACROSS;
+    static constexpr int PM = OF_WARP, ACROSS = WARPS / (QUERIES / PM), PN = KEYS / ACROSS;
     static constexpr int SLOTS = PM / 8;  // queries of which a lane holds pairs
     // slices of the width
     static constexpr uint32_t SLICE = 128 / sizeof(T), SLICE_STRIDE = SLICE + 16 / sizeof(T);
@@ -256,12 +264,13 @@ struct Tile {
 
     // The maximum or the sum of `x` over all lanes with pairs of a query.
     template <class F>
-    DEVICE void over_keys(float (&x)[SLOTS], F join) {
+    DEVICE void over_keys(float (&x)[SLOTS], F join) const {
         each_query([&](int slot, uint32_t query) {
             x[slot] = join(x[slot], shuffle_xor(x[slot], 1));
             x[slot] = join(x[slot], shuffle_xor(x[slot], 2));
-            if (lane_quad() == 0) parts[key_column / PN * QUERIES + query] = x[slot];
+            if (ACROSS > 1 && lane_quad() == 0) parts[key_column / PN * QUERIES + query] = x[slot];
         });
+        if constexpr (ACROSS == 1) return;
         __syncthreads();
         each_query([&](int slot, uint32_t query) {
             x[slot] = parts[query];

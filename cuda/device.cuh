@@ -200,6 +200,20 @@ DEVICE void wait_for_copies() {
 #endif
 }
 
+// Ends a group of this thread's copies, which may be empty.
+DEVICE void end_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Waits for all groups of this thread's copies but the last.
+DEVICE void wait_for_earlier_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+#endif
+}
+
 DEVICE float warp_sum(float x) {
 #pragma unroll
     for (int mask = WARP / 2; mask > 0; mask /= 2) x += shuffle_xor(x, mask);

@@ -184,10 +184,25 @@ DEVICE typename P::template Fragment<2> right_fragment(const View& b, uint32_t k
     return to;
 }
 
+// The same in the order of k in which WarpTile::as_left() takes its sums, in tf32: 2 q and 2 q + 1 instead of q and q + 4.
+template <class P, class View>
+DEVICE typename P::template Fragment<2> right_fragment_of_pairs(const View& b, uint32_t k, uint32_t column) {
+    if constexpr (P::K == 8) {
+        typename P::template Fragment<2> to;
+        uint32_t g = column + lane_group(), first = k + 2 * lane_quad();
+        to.set(0, b.at(first, g));
+        to.set(1, b.at(first + 1, g));
+        return to;
+    } else {
+        return right_fragment<P>(b, k, column);
+    }
+}
+
 // The accumulators of a warp.
 template <int M, int N>
 struct WarpTile {
     static_assert(M % 16 == 0 && N % 8 == 0, "a tile consists of 16 x 8");
+    static constexpr int COLUMNS = N;
     float sum[M / 16][N / 8][4];
 
     DEVICE void clear() {
@@ -281,6 +296,22 @@ struct WarpTile {
                 for (int j = 0; j < N / 8; ++j)
                     P::multiply(sum[0][j], left, right_fragment<P>(b, step * P::K, column + 8 * j));
             });
+    }
+
+    // This lane's fragment of A from column k on, where A are these sums; its order of k is that of
+    // right_fragment_of_pairs(). No exchange between lanes; k is a constant after unrolling.
+    template <class P>
+    DEVICE typename P::template Fragment<4> as_left(uint32_t k) const {
+        static_assert(M == 16, "one tile of rows");
+        typename P::template Fragment<4> to;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if constexpr (P::K == 8)
+                to.set(i, sum[0][k / 8][i % 2 * 2 + i / 2]);
+            else
+                to.of[i] = pair(sum[0][k / 8 + i / 2][i % 2 * 2], sum[0][k / 8 + i / 2][i % 2 * 2 + 1]);
+        }
+        return to;
     }
 
     // f(row, column, sum) for each sum that this lane holds; rows and columns of the tile.

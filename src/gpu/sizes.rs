@@ -44,10 +44,12 @@ sizes! {
         /// Steps between stored states.
         SPAN = 128;
     }
-    /// `cuda/causal_attention_tile.cuh`.
+    /// `cuda/causal_attention*`.
     causal_attention {
         /// Threads of a block.
         THREADS = 256;
+        /// Threads of a block of `causal_attention_narrow.cu`.
+        NARROW_THREADS = 128;
         /// Keys of a tile.
         KEYS = 64;
     }

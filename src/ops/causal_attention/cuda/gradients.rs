@@ -1,29 +1,15 @@
 //! Gradients of attention over all pairs: by one kernel where it applies, else by one kernel for each gradient.
 
-use super::{KernelInputs, KernelOutput, FEW, FULL, MANY};
+use super::{KernelInputs, KernelOutput, WholeRows, FEW, FULL, MANY};
 use crate::gpu::sizes::causal_attention::{KEYS, THREADS};
-use crate::gpu::{Arg, Buffer, Grid, Kernel};
+use crate::gpu::{Arg, Buffer, Grid};
 use crate::runtime::sums::{add_parts, sum_parts};
 use candle_core::{DType, Result};
 
-/// Widths of heads, of queries and of values, up to which there is a kernel that passes over the pairs once.
-const DEPTHS: [usize; 2] = [64, 128];
 /// Most blocks that share a sequence in one pass: each keeps sums of its own for all queries.
 const MOST_PARTS: usize = 8;
-/// Padding of rows in shared memory: elements of a row of pairs, bytes of others.
+/// Elements between the rows of a tile of pairs in shared memory.
 const PAIR_PAD: usize = 8;
-const ROW_PAD: usize = 16;
-/// Bytes of shared memory that a kernel declares beside what a launch asks for, at most.
-const DECLARED: usize = 1024;
-
-/// Launch of a kernel that passes over the pairs once.
-struct OnePass {
-    depth: usize,
-    /// Number of blocks that share a sequence.
-    parts: usize,
-    /// Bytes of shared memory of a block.
-    shared: usize,
-}
 
 impl KernelInputs<'_> {
     /// Those of the gradients of queries, keys and values that are needed. If one is, all are computed, so that its bits
@@ -47,10 +33,10 @@ impl KernelInputs<'_> {
             self.run(kernel, grid, &[&mut gq, &mut gk, &mut gv].map(Arg::from))?;
             return Ok([gq, gk, gv]);
         }
-        if let Some(OnePass { depth, parts, shared }) = self.one_pass()? {
+        if let Some((tiles, parts)) = self.one_pass()? {
             let mut gq = self.gpu.alloc(DType::F32, parts * query)?;
-            let kernel = self.kernel("causal_attention_gradients", &format!("_{depth}"));
-            let grid = Grid { shared, ..Grid::of(self.op.batch * self.op.heads * parts, THREADS) };
+            let kernel = self.kernel("causal_attention_gradients", &format!("_{}", tiles.width));
+            let grid = Grid { shared: tiles.bytes, ..Grid::of(self.op.batch * self.op.heads * parts, THREADS) };
             self.run(kernel, grid, &[(&mut gq).into(), (&mut gk).into(), (&mut gv).into(), parts.into()])?;
             return Ok([add_parts(self.gpu, gq, parts, io)?, gk, gv]);
         }
@@ -78,23 +64,17 @@ impl KernelInputs<'_> {
         op.rows <= MANY && op.len <= KEYS && op.batch * op.heads >= FULL.get()
     }
 
-    /// The launch that passes over the pairs once; `None` if heads are too wide for a GPU's shared memory, or if long
-    /// sequences are so few that blocks of the other kernels, one for each tile, occupy more of a GPU.
-    fn one_pass(&self) -> Result<Option<OnePass>> {
+    /// The launch that passes over the pairs once: its shared memory, and the number of blocks that share a sequence.
+    /// `None` if heads are too wide for it, or if long sequences are so few that blocks of the other kernels, one for each
+    /// tile, occupy more of a GPU.
+    fn one_pass(&self) -> Result<Option<(WholeRows, usize)>> {
         let op = self.op;
-        let width = op.key_width.max(op.value_width);
-        let Some(depth) = DEPTHS.into_iter().find(|&depth| width <= depth) else {
-            return Ok(None);
-        };
-        let size = self.ins[0].dtype().size_in_bytes();
-        let shared = 2 * (MANY + KEYS) * (depth * size + ROW_PAD) + MANY * (KEYS + PAIR_PAD) * size;
         let parts = FULL.get().div_ceil(op.batch * op.heads).min(op.len.div_ceil(KEYS));
-        let applies = parts <= MOST_PARTS && shared + DECLARED <= self.gpu.most_shared()?;
-        Ok(applies.then_some(OnePass { depth, parts, shared }))
-    }
-
-    /// A kernel whose name begins with that of its file.
-    fn kernel(&self, file: &'static str, rest: &str) -> Kernel {
-        Kernel::of_products(file, &format!("{file}{rest}"), self.ins[0].dtype())
+        if parts > MOST_PARTS {
+            return Ok(None);
+        }
+        let pairs = MANY * (KEYS + PAIR_PAD) * self.ins[0].dtype().size_in_bytes();
+        let tiles = self.whole_rows(2 * (MANY + KEYS), pairs)?;
+        Ok(tiles.map(|tiles| (tiles, parts)))
     }
 }

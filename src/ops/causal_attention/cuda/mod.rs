@@ -5,7 +5,7 @@ mod gradients;
 pub(super) mod linear;
 
 use super::{CausalAttention, Pattern, Weights};
-use crate::gpu::sizes::causal_attention::{KEYS, THREADS};
+use crate::gpu::sizes::causal_attention::{KEYS, NARROW_THREADS, THREADS};
 use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
 use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward, Op};
 use crate::runtime::mask::Mask;
@@ -20,6 +20,12 @@ const FEW: usize = 16;
 /// Columns of the result per block.
 const WIDE: usize = 256;
 const NARROW: usize = 64;
+/// Widths of heads, of queries and of values, for which kernels hold whole rows in shared memory.
+const WHOLE: [usize; 2] = [64, 128];
+/// Bytes between such rows.
+const ROW_PAD: usize = 16;
+/// Bytes of shared memory that a kernel declares beside what a launch asks for, at most.
+const DECLARED: usize = 1024;
 /// Fewer blocks than this do not occupy a GPU. Tests run on both sides of the threshold.
 const FULL: Tuned = Tuned::new(264, 4);
 
@@ -104,6 +110,13 @@ enum KernelOutput {
     Gv,
 }
 
+/// Rows in shared memory, with room for `width` elements each.
+struct WholeRows {
+    width: usize,
+    /// Bytes of shared memory of a block.
+    bytes: usize,
+}
+
 /// The inputs of all kernels.
 struct KernelInputs<'a> {
     op: &'a CausalAttention,
@@ -121,7 +134,7 @@ struct KernelInputs<'a> {
 impl KernelInputs<'_> {
     /// A result of a kernel of [`Self::shape`]; `stats_to` belongs to the output.
     fn launch(&self, out: KernelOutput, to: &mut Buffer, stats_to: Option<&mut Buffer>) -> Result<()> {
-        let (grid, kernel) = self.shape(out);
+        let (grid, kernel) = self.shape(out)?;
         self.run(kernel, grid, &[to.into(), stats_to.into()])
     }
 
@@ -176,7 +189,7 @@ impl KernelInputs<'_> {
 
     /// The launch configuration: few queries per tile if there are few queries, or if there would
     /// otherwise be few blocks.
-    fn shape(&self, out: KernelOutput) -> (Grid, Kernel) {
+    fn shape(&self, out: KernelOutput) -> Result<(Grid, Kernel)> {
         let op = self.op;
         let (name, module, width) = match out {
             KernelOutput::Y => ("y", "causal_attention", op.value_width),
@@ -199,9 +212,32 @@ impl KernelInputs<'_> {
             true => FEW,
             false => MANY,
         };
+        if out == KernelOutput::Y && queries == MANY {
+            if let Some(tiles) = self.whole_rows(MANY + 2 * KEYS, 0)? {
+                let grid = Grid { blocks: blocks(MANY), threads: NARROW_THREADS, shared: tiles.bytes };
+                return Ok((grid, self.kernel("causal_attention_narrow", &format!("_{}", tiles.width))));
+            }
+        }
         let name = format!("{}_{name}_{queries}_{columns}", CausalAttention::NAME);
         let grid = Grid { blocks: blocks(queries), threads: THREADS, shared: 0 };
         let io = self.ins[0].dtype();
-        (grid, Kernel::of_products(module, &name, io))
+        Ok((grid, Kernel::of_products(module, &name, io)))
+    }
+
+    /// Shared memory for `rows` rows of queries, keys or values at their whole width and `more` other bytes; `None` if
+    /// heads are too wide for the kernels that hold them, or for this GPU.
+    fn whole_rows(&self, rows: usize, more: usize) -> Result<Option<WholeRows>> {
+        let widest = self.op.key_width.max(self.op.value_width);
+        let Some(width) = WHOLE.into_iter().find(|&width| widest <= width) else {
+            return Ok(None);
+        };
+        let bytes = rows * (width * self.ins[0].dtype().size_in_bytes() + ROW_PAD) + more;
+        let fits = bytes + DECLARED <= self.gpu.most_shared()?;
+        Ok(fits.then_some(WholeRows { width, bytes }))
+    }
+
+    /// A kernel whose name begins with that of its file.
+    fn kernel(&self, file: &'static str, rest: &str) -> Kernel {
+        Kernel::of_products(file, &format!("{file}{rest}"), self.ins[0].dtype())
     }
 }
