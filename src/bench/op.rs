@@ -7,7 +7,7 @@ use super::peers::save;
 use super::row::{Details, Measurement, MeasurementKind, MeasurementReport};
 use super::timer::Repetitions;
 use crate::error::{refuse, Result};
-use crate::gpu::Factors;
+use crate::gpu::{self, Factors, Gpu, Recording};
 use crate::store::check_memory;
 use candle_core::{DType, Device, Tensor};
 use serde_json::json;
@@ -18,6 +18,13 @@ const HALF: f64 = 0.5;
 
 /// Maximum number of timed calls.
 const MOST_REPEATS: usize = 10_000;
+
+/// One call after a warm-up call.
+const ONCE: Repetitions = Repetitions { warm_up: 1, rounds: 1, round_seconds: 0.0, most_calls: 1 };
+
+/// Seconds of calls that a recording holds, if these are at most so many.
+const RECORDED_SECONDS: f64 = 1e-3;
+const MOST_RECORDED: f64 = 32.0;
 
 /// Largest size of an axis; memory is checked separately.
 const LARGEST: usize = 1 << 30;
@@ -147,7 +154,9 @@ impl OpTiming {
         Ok(details.as_object().cloned().unwrap_or_default())
     }
 
-    /// Times one pass. Returns its last result: the output, or the gradients of all inputs.
+    /// Times one pass: replays of a recording on a GPU, which does not wait for the launches of short kernels then; the
+    /// calls themselves if they cannot be recorded, which the row notes. Returns a result: the output, or the gradients of
+    /// all inputs.
     pub(super) fn time(
         &self,
         pass: TimedPasses,
@@ -158,14 +167,34 @@ impl OpTiming {
         let tracked = pass == TimedPasses::Both;
         let inputs =
             inputs.iter().map(|input| input.on(self.io, &machine.device, tracked)).collect::<Result<Vec<Tensor>>>()?;
-        let (results, timing) = machine.time(&self.schedule, &mut || {
+        let mut call = || {
             let output = (self.op.run)(&inputs, self.io)?;
             if !tracked {
                 return Ok(vec![output]);
             }
             let gradients = crate::ops::backward(&output)?;
             Ok(inputs.iter().filter_map(|input| gradients.get(input).cloned()).collect())
-        })?;
+        };
+        let (results, timing) = match inputs.first().and_then(gpu::of) {
+            None => machine.time(&self.schedule, &mut call)?,
+            Some(gpu) => {
+                let (results, once) = machine.time(&ONCE, &mut call)?;
+                // Many calls of a short op, so that the start of a recording takes no time beside them.
+                let calls = (RECORDED_SECONDS / once.wall.median).ceil().clamp(1.0, MOST_RECORDED) as usize;
+                match record(&gpu, calls, &mut call) {
+                    Ok(recording) => {
+                        row.graph_nodes = Some(recording.nodes()? / calls);
+                        let ((), timing) = machine.time(&self.schedule, &mut || Ok(recording.replay()?))?;
+                        (results, timing.of_part(calls))
+                    }
+                    Err(refusal) => {
+                        let reason = refusal.to_string();
+                        row.note = format!("launched, not recorded: {}", reason.lines().next().unwrap_or_default());
+                        machine.time(&self.schedule, &mut call)?
+                    }
+                }
+            }
+        };
         let bytes = self.io.size_in_bytes() as f64;
         let work = self.op.floor(&self.shape, pass);
         machine.floor(row, Factors::F32, |rates| Ok(Some(rates.seconds(work, bytes))))?;
@@ -173,6 +202,17 @@ impl OpTiming {
         row.timed(&timing);
         Ok(results)
     }
+}
+
+/// Records `calls` calls, after one by launches, which loads kernels and constants.
+fn record(
+    gpu: &Gpu,
+    calls: usize,
+    call: &mut dyn FnMut() -> Result<Vec<Tensor>>,
+) -> candle_core::Result<Box<dyn Recording>> {
+    let mut once = || call().map(drop).map_err(candle_core::Error::wrap);
+    gpu.warm_up(&mut once)?;
+    gpu.record(|| (0..calls).try_for_each(|_| once()))
 }
 
 /// Returns the sizes in `request`, as `op` interprets them.

@@ -121,6 +121,13 @@ pub(super) struct Timing {
     pub wall: Spread,
 }
 
+impl Timing {
+    /// Divides by the number of equal parts of which each call consisted.
+    pub fn of_part(self, parts: usize) -> Self {
+        Self { seconds: self.seconds.over(parts as f64), wall: self.wall.over(parts as f64), ..self }
+    }
+}
+
 /// Median and range of some numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
@@ -137,6 +144,10 @@ impl Spread {
         values.sort_by(f64::total_cmp);
         let last = values.len() - 1;
         Self { median: (values[last / 2] + values[last.div_ceil(2)]) / 2.0, min: values[0], max: values[last] }
+    }
+
+    fn over(self, divisor: f64) -> Self {
+        Self { median: self.median / divisor, min: self.min / divisor, max: self.max / divisor }
     }
 }
 

@@ -229,6 +229,20 @@ fn the_guide_lists_the_nodes_of_a_step() {
     assert_eq!(told, counted.into_inner().unwrap());
 }
 
+/// The time of a short op is that of its kernels, not of their launches.
+#[test]
+fn ops_are_timed_by_replays() {
+    let Some(mock) = Mock::of("ops_are_timed_by_replays") else { return };
+    let csv = mock.results("ops.csv");
+    let flags =
+        ["bench", "--device", "cuda", "--only", "512,64,64,64 both f32", "--again", "--minutes", "60", "--csv", &csv];
+    let ran = mock.run(&[("DSF_MOCK_CUDA_SKIP", "1")], &flags);
+    let table = std::fs::read_to_string(&csv).unwrap();
+    let ops = table.lines().filter(|line| line.starts_with("op,")).count();
+    assert!(ops >= 10 && ran.graphs.len() == ops, "{ops} ops, {} graphs", ran.graphs.len());
+    assert!(!table.contains("launched, not recorded"), "{table}");
+}
+
 #[test]
 fn eight_runs_share_a_gpu_with_the_numbers_of_one() {
     let Some(mock) = Mock::of("eight_runs_share_a_gpu_with_the_numbers_of_one") else { return };
