@@ -59,6 +59,16 @@ impl Decoding {
         Ok(Self { config, context, batches: batches.to_vec() })
     }
 
+    /// Returns whether the state of a model has one size at every context.
+    pub fn is_recurrent(config: &RunConfig) -> Result<bool> {
+        let io = Io { seq_len: Self::LONG, ..Io::of(&config.task)? };
+        let model = LanguageModel::new(&config.model, io, &Params::without_values(DType::F32))?;
+        Ok(model.state_size(Self::LONG) == model.state_size(2 * Self::LONG))
+    }
+
+    /// A context beyond every window of the defaults.
+    const LONG: usize = 1024;
+
     /// Times the decoding of each number of sequences, and passes each to `out` with that number. The context is read
     /// once, at one go, and its state repeated for all sequences.
     pub fn reports(

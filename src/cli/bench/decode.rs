@@ -1,7 +1,7 @@
 //! `dsf bench decode`: tokens a second and memory of decoding, over the length of the context.
 
 use super::text;
-use crate::bench::{mixers_in_pytorch, Decoding, Machine, MeasurementReport};
+use crate::bench::{mixers_in_pytorch, write_csv, Decoding, Machine, MeasurementReport};
 use crate::cli::device::use_threads;
 use crate::cli::results::ReportOutput;
 use crate::cli::{exit, print, Global};
@@ -12,10 +12,15 @@ use crate::recipes;
 use crate::report::{Cell, Coverage, Facts, Grid, GridLine, PanelForm, Report, Style, Tick};
 use clap::Args;
 use serde_json::json;
+use std::path::PathBuf;
+
+/// Names of groups of mixers.
+const EVERY: &str = "all";
+const RECURRENT: &str = "recurrent";
 
 #[derive(Args)]
 pub(super) struct DecodeArguments {
-    /// Mixers to time; `all` for every one that has a step.
+    /// Mixers to time; `recurrent` stands for all whose state does not grow with the context, `all` for every one.
     #[arg(long, value_delimiter = ',', value_name = "NAME", default_value = mixers_in_pytorch().join(","))]
     mixer: Vec<String>,
     /// Lengths of the context in tokens.
@@ -33,20 +38,18 @@ pub(super) struct DecodeArguments {
     /// Number of heads, in mixers that have several.
     #[arg(long, value_name = "S", default_value = "4")]
     heads: String,
+    /// Also write the measurements to a CSV file, after each one, with the build and the processor.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
     #[command(flatten)]
     form: ReportOutput,
 }
 
 impl DecodeArguments {
     pub fn main(&self, global: &Global) -> Result<u8> {
-        let names: Vec<&str> = match self.mixer.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-            ["all"] => mixers::MIXERS.iter().map(|entry| entry.name).collect(),
-            ref names => names.to_vec(),
-        };
         self.form.format(global)?;
         let mut all = Vec::new();
-        for name in names {
-            let config = self.config(name)?;
+        for config in self.configs()? {
             for context in &self.context {
                 all.push(Decoding::new(config.clone(), *context, &self.batch)?);
             }
@@ -54,7 +57,7 @@ impl DecodeArguments {
         let threads = global.threads()?;
         use_threads(threads)?;
         let machine = Machine::cpu(threads);
-        let mut measured = Vec::new();
+        let (mut measured, mut rows) = (Vec::new(), Vec::new());
         for decoding in &all {
             decoding.reports(&machine, |batch, report| {
                 let (mixer, context) = (&decoding.config.model.mixer, decoding.context);
@@ -63,14 +66,34 @@ impl DecodeArguments {
                 } else if !global.silent() {
                     print::message(&format!("{mixer}, {batch} x {context}: {}", said(&report)));
                 }
+                rows.push(report.row.clone());
                 measured.push(Measured { batch, context, mixer: mixer.clone(), report });
-                Ok(())
+                self.csv.as_deref().map_or(Ok(()), |path| write_csv(path, &rows))
             })?;
         }
         if !global.json || self.form.has_file() {
             self.form.write(&self.report(&measured), global)?;
         }
         Ok(exit::DONE)
+    }
+
+    /// The models of all mixers, each once.
+    fn configs(&self) -> Result<Vec<RunConfig>> {
+        let mut all: Vec<RunConfig> = Vec::new();
+        for name in &self.mixer {
+            let names = match name.as_str() {
+                EVERY | RECURRENT => mixers::MIXERS.iter().map(|entry| entry.name).collect(),
+                name => vec![name],
+            };
+            for mixer in names {
+                let config = self.config(mixer)?;
+                let is_wanted = name != RECURRENT || Decoding::is_recurrent(&config)?;
+                if is_wanted && all.iter().all(|other| other.model.mixer != config.model.mixer) {
+                    all.push(config);
+                }
+            }
+        }
+        Ok(all)
     }
 
     fn config(&self, mixer: &str) -> Result<RunConfig> {

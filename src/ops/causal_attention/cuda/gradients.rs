@@ -12,8 +12,8 @@ const MOST_PARTS: usize = 8;
 const PAIR_PAD: usize = 8;
 
 impl KernelInputs<'_> {
-    /// Those of the gradients of queries, keys and values that are needed. If one is, all are computed, so that its bits
-    /// do not depend on the others.
+    /// Gradients of queries, keys and values, if needed. If one is, all are computed, so that its bits do not depend on the
+    /// others.
     pub(super) fn gradients(&self, needed: &[bool]) -> Result<Vec<Option<Buffer>>> {
         if !needed.contains(&true) {
             return Ok(vec![None, None, None]);

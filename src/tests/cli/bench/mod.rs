@@ -327,11 +327,19 @@ fn decoding_is_told_by_context_and_drawn() {
     let csv = world.dsf(&format!("{line} --format csv")).ok();
     assert!(csv.starts_with("mixer,batch,context,metric,value\nsoftmax,1,8,tokens_per_second,"), "{csv}");
     assert!(csv.contains(&format!("\ngla,2,16,state_bytes,{:.1}\n", bytes("gla", 16, 2) as f64)), "{csv}");
-    let events = world.dsf(&format!("{line} --json --to decode.svg")).ok();
+    let events = world.dsf(&format!("{line} --json --to decode.svg --csv decode.csv")).ok();
+    let table = std::fs::read_to_string(world.path("decode.csv")).unwrap();
+    assert_eq!(table.lines().count(), 9);
+    assert!(table.starts_with("kind,case,") && table.contains("\ndecode,\"gla 2,16,16,8\","), "{table}");
     assert!(events.lines().all(|line| line.starts_with('{')), "{events}");
     let drawn = std::fs::read_to_string(world.path("decode.svg")).unwrap();
     for word in ["bytes of state", "tokens a second", "2 sequences at once", "gla"] {
         assert!(drawn.contains(word), "{word}");
     }
     world.refuses("bench decode --context 0", "--context").gives("0");
+    let every =
+        "bench decode --mixer softmax,recurrent,lstm --context 8 --batch 1 --d 16 --layers 1 --heads 2 --threads 1 --format csv";
+    let csv = world.dsf(every).ok();
+    let times = |mixer: &str| csv.lines().filter(|line| line.starts_with(&format!("{mixer},"))).count();
+    assert_eq!(["softmax", "mamba", "sliding-window", "lstm", "alibi", "hyena"].map(times), [2, 2, 2, 2, 0, 0]);
 }
