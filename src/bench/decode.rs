@@ -59,11 +59,11 @@ impl Decoding {
         Ok(Self { config, context, batches: batches.to_vec() })
     }
 
-    /// Returns whether the state of a model has one size at every context.
+    /// Returns whether a model is read token by token with a state of one size at every context.
     pub fn is_recurrent(config: &RunConfig) -> Result<bool> {
         let io = Io { seq_len: Self::LONG, ..Io::of(&config.task)? };
         let model = LanguageModel::new(&config.model, io, &Params::without_values(DType::F32))?;
-        Ok(model.state_size(Self::LONG) == model.state_size(2 * Self::LONG))
+        Ok(model.state_size(Self::LONG) == model.state_size(2 * Self::LONG) && model.begin(1)?.is_some())
     }
 
     /// A context beyond every window of the defaults.

@@ -1,6 +1,7 @@
 //! The numbers of the guide on speed and of the page on CUDA are those of the measurements.
 
-use super::{measured, number, runs, Row};
+use super::{measured, number, runs, thousands, Row};
+use std::collections::HashSet;
 
 const GUIDE: &str = include_str!("../../guide/speed.md");
 
@@ -103,6 +104,40 @@ fn rates_by_length_are_those_of_the_measurement() {
         let slowest = rates.iter().copied().fold(f64::INFINITY, f64::min);
         expected.push(format!("{:.2}", fastest / slowest));
         assert_eq!(line[1..], expected[..], "{}", line[0]);
+    }
+}
+
+#[test]
+fn rates_of_decoding_are_those_of_the_measurement() {
+    let rows = measured("bench-decode.csv");
+    let lines = printed("| decoding | bytes of state |");
+    assert!(lines.len() > 10);
+    let mixers: HashSet<&str> = rows.iter().filter_map(|row| row["case"].split(' ').next()).collect();
+    assert_eq!(rows.len(), 10 * mixers.len());
+    let shape = format!("{} mixers, every one whose state has one size beside softmax", mixers.len());
+    let rates = |row: &Row| number(row, "tokens_per_second");
+    let spread = |mixer: &str, batch: usize| {
+        let words = format!("{mixer} {batch},");
+        let of = rows.iter().filter(|row| row["case"].starts_with(&words)).map(rates);
+        let (low, high) = of.fold((f64::INFINITY, 0.0f64), |(low, high), rate| (low.min(rate), high.max(rate)));
+        high / low
+    };
+    let recurrent = mixers.iter().filter(|mixer| **mixer != "softmax");
+    let widest = recurrent.flat_map(|mixer| [1, 8].map(|batch| spread(mixer, batch))).fold(0.0, f64::max);
+    for said in [shape, format!("differ by up to {widest:.1} times")] {
+        assert!(GUIDE.contains(&said), "the guide does not say: {said}");
+    }
+    for line in lines {
+        let of = |batch: usize, context: usize| {
+            let words = format!("{} {batch},{context},64,", line[0]);
+            rows.iter().find(|row| row["case"].starts_with(&words)).unwrap()
+        };
+        let mut expected: Vec<String> =
+            [256, 65_536].map(|context| thousands((4.0 * number(of(1, context), "elements")) as u64)).into();
+        for (batch, context) in [(1, 256), (1, 4096), (1, 65_536), (8, 256), (8, 4096), (8, 65_536)] {
+            expected.push(thousands(number(of(batch, context), "tokens_per_second").round() as u64));
+        }
+        assert_eq!(line[1..], expected, "{}", line[0]);
     }
 }
 

@@ -341,5 +341,8 @@ fn decoding_is_told_by_context_and_drawn() {
         "bench decode --mixer softmax,recurrent,lstm --context 8 --batch 1 --d 16 --layers 1 --heads 2 --threads 1 --format csv";
     let csv = world.dsf(every).ok();
     let times = |mixer: &str| csv.lines().filter(|line| line.starts_with(&format!("{mixer},"))).count();
-    assert_eq!(["softmax", "mamba", "sliding-window", "lstm", "alibi", "hyena"].map(times), [2, 2, 2, 2, 0, 0]);
+    assert_eq!(
+        ["softmax", "mamba", "sliding-window", "lstm", "alibi", "hyena", "dss"].map(times),
+        [2, 2, 2, 2, 0, 0, 0]
+    );
 }
