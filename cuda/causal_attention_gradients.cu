@@ -1,7 +1,7 @@
 // Causal attention, all three gradients in one pass over the pairs, for heads of at most 128 columns: five products of
 // matrices for a pair, where the three kernels for wider heads take eight.
 //
-// A block owns a sequence, or every PARTS-th tile of 64 keys of one. It loads the keys and values of a tile, loops over the
+// A block owns a sequence, or one of `parts` parts of its tiles of 64 keys. It loads the keys and values of a tile, loops over the
 // tiles of 64 queries that attend to them, and sums the gradients of keys and values in registers:
 //   S = Q K^T, P = weights of S, gv += P^T gy, dP = gy V^T, dS = (dP - dots) P, gk += dS^T Q, gq += dS K
 // The gradients of queries are summed over tiles of keys, in f32 in global memory: the sums of a block are its own, are
@@ -82,22 +82,25 @@ struct Gradients {
         __syncthreads();
         tile.leave(pairs);
         __syncthreads();
-        add(gk, transposed, q, queries, in.q.width);
         Sum sum;
         sum.clear();
         each(sum, in.q, gq, first_query, [](Ptr<float> at, float& x) { x = at[0]; });
+        add(gk, transposed, q, queries, in.q.width);
         add(sum, upright, k, visible - first_key, in.q.width);
         each(sum, in.q, gq, first_query, [](Ptr<float> at, float& x) { at[0] = x; });
     }
 
-    // Computes the gradients for every `parts`-th tile of keys.
+    // Computes the gradients for a part of the tiles of keys: of each `parts` tiles one, from the front and from the back in
+    // turn, since earlier keys are attended to by more queries.
     DEVICE void run(uint32_t part, uint32_t parts, Ptr<T> gk_to, Ptr<T> gv_to) {
         Sum none;
         none.clear();
         for (uint32_t query = 0; query < in.q.rows; query += QUERIES)
             each(none, in.q, gq, query, [](Ptr<float> at, float& x) { at[0] = x; });
 #pragma unroll 1
-        for (uint32_t key = part * KEYS; key < in.k.rows; key += parts * KEYS) {
+        for (uint32_t round = 0; round * parts * KEYS < in.k.rows; ++round) {
+            uint32_t key = (round * parts + (round % 2 == 0 ? part : parts - 1 - part)) * KEYS;
+            if (key >= in.k.rows) continue;
             gk.clear();
             gv.clear();
             __syncthreads();
@@ -111,6 +114,7 @@ struct Gradients {
                 uint32_t visible = tile.look(query);
                 if (visible > key) add_queries(query, key, visible);
             }
+            wait_for_copies();  // of keys that no query attends to
             each(gk, in.k, gk_to, key, [](Ptr<T> at, float& x) { at[0] = from_float<T>(x); });
             each(gv, in.v, gv_to, key, [](Ptr<T> at, float& x) { at[0] = from_float<T>(x); });
         }

@@ -3,9 +3,9 @@
 //
 // A warp owns 16 queries and all 64 keys of a tile: their weights stay in registers, where they are the left factor of the
 // product with values, and the largest score of a query takes two shuffles. Fragments of bf16 queries stay in registers,
-// too. Keys and values are copied while others are in use: the keys of the next tile during the weights and the product
-// with values, its values during the next product of queries and keys. Four barriers a tile, which four blocks of a
-// multiprocessor (of up to 64 columns; else two) hide from each other.
+// too. Values are copied during the product of queries and keys, and the keys of the next tile during the weights and the
+// product with values. Three barriers a tile, which the blocks of a multiprocessor hide from each other: with 228 KB of
+// shared memory four of up to 64 columns, or two.
 //
 // The order of keys in the product with values is such that neither the fragments of weights are exchanged nor f32 values
 // meet bank conflicts: mma.cuh, right_fragment_of_pairs().
@@ -13,8 +13,8 @@
 
 template <class T, class P, int DEPTH>
 struct Narrow {
-    static constexpr int QUERIES = 64, OF_WARP = 16, WARPS = QUERIES / OF_WARP, STEPS = DEPTH / P::K;
-    static_assert(WARPS * WARP == CAUSAL_ATTENTION_NARROW_THREADS, "16 queries for each warp");
+    static constexpr int COPIERS = CAUSAL_ATTENTION_NARROW_THREADS, QUERIES = 64, OF_WARP = 16, WARPS = QUERIES / OF_WARP, STEPS = DEPTH / P::K;
+    static_assert(WARPS * WARP == COPIERS, "16 queries for each warp");
     static constexpr uint32_t STRIDE = DEPTH + 16 / sizeof(T), ROWS = KEYS * STRIDE;
     static constexpr bool QUERIES_STAY = P::K == 16;
     using Tile = ::Tile<T, P, QUERIES, 0, false, T, WARPS, OF_WARP>;
@@ -55,7 +55,8 @@ struct Narrow {
             auto left = pairs.template as_left<P>(key);
 #pragma unroll
             for (uint32_t j = 0; j < DEPTH / 8; ++j) {
-                if (8 * j >= in.v.width) break;
+                // a branch for every four groups of columns, between which loads can move; columns beyond are padding
+                if (j % 4 == 0 && 8 * j >= in.v.width) break;
                 P::multiply(sum.sum[0][j], left, right_fragment_of_pairs<P>(v, key, 8 * j));
             }
         }
@@ -63,19 +64,18 @@ struct Narrow {
 
     DEVICE void run(uint32_t first_query, Ptr<T> to, Ptr<float> stats) {
         uint32_t visible = tile.look(first_query), key = in.first_key(first_query);
-        stage<QUERIES, DEPTH>(q.p, STRIDE, in.q, first_query, 0);
-        stage<KEYS, DEPTH>(k.p, STRIDE, in.k, key, 0);
-        end_copies();
-        stage<KEYS, DEPTH>(v.p, STRIDE, in.v, key, 0);
-        end_copies();
+        stage<QUERIES, DEPTH, COPIERS>(q.p, STRIDE, in.q, first_query, 0);
+        stage<KEYS, DEPTH, COPIERS>(k.p, STRIDE, in.k, key, 0);
         sum.clear();
         online.start();
 #pragma unroll 1
         for (bool is_first = true; key < visible; key += KEYS, is_first = false) {
             // random bits before the products: the generator takes registers
             uint32_t kept = tile.draw(first_query, key);
-            wait_for_earlier_copies();  // all but the values
-            __syncthreads();
+            wait_for_copies();
+            __syncthreads();  // the keys are there, and nothing reads the values of the tile before
+            stage<KEYS, DEPTH, COPIERS>(v.p, STRIDE, in.v, key, 0);
+            end_copies();
             if constexpr (QUERIES_STAY) {
                 if (is_first) {
 #pragma unroll
@@ -87,16 +87,13 @@ struct Narrow {
             multiply(pairs);
             __syncthreads();
             bool is_last = key + KEYS >= visible;
-            if (!is_last) stage<KEYS, DEPTH>(k.p, STRIDE, in.k, key + KEYS, 0);
+            if (!is_last) stage<KEYS, DEPTH, COPIERS>(k.p, STRIDE, in.k, key + KEYS, 0);
             end_copies();
             online.weigh(tile, pairs, key, sum);
             tile.drop(pairs, kept);
             wait_for_earlier_copies();  // all but the next keys
             __syncthreads();
             add_values(pairs, min(visible - key, uint32_t(KEYS)));
-            __syncthreads();
-            if (!is_last) stage<KEYS, DEPTH>(v.p, STRIDE, in.v, key + KEYS, 0);
-            end_copies();
         }
         online.finish(tile, sum, first_query, stats);
         sum.each([&](uint32_t i, uint32_t j, float x) {

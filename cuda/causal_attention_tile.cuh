@@ -46,20 +46,27 @@ struct Matrix {
     }
 };
 
-// Starts to copy R rows and C columns to shared memory, with rows `stride` apart; wait_for_copies() ends it.
-template <int R, int C, class T>
+// Starts to copy R rows and C columns to shared memory by a block of COPIERS threads, with rows `stride` apart;
+// wait_for_copies() ends it. A thread copies the same columns of every row.
+template <int R, int C, int COPIERS = THREADS, class T>
 DEVICE void stage(Ptr<T> to, uint32_t stride, const Matrix<T>& from, uint32_t row, uint32_t column) {
+    constexpr uint32_t FOURS = C / 4, ROWS = COPIERS / FOURS;  // of a row, and rows that are copied at a time
+    static_assert(COPIERS % FOURS == 0, "whole rows at a time");
+    uint32_t first = threadIdx.x / FOURS, at = threadIdx.x % FOURS * 4, c = column + at;
+    Ptr<T> place = to + (first * stride + at);
+    if (!from.by_four) {
 #pragma unroll 1
-    for (uint32_t i = threadIdx.x; i < R * C / 4; i += blockDim.x) {
-        uint32_t r = row + i / (C / 4), c = column + i % (C / 4) * 4;
-        Ptr<T> place = to + (i / (C / 4) * stride + i % (C / 4) * 4);
-        if (!from.by_four) {
-            store_packed(place, from.four(r, c));
-            continue;
-        }
-        bool is_inside = r < from.rows && c < from.width;
-        uint64_t at = is_inside ? uint64_t(from.first + r * from.heads) * from.width + c : 0;
-        copy_four_async<T>(place, from.p + at, is_inside);
+        for (uint32_t r = first; r < R; r += ROWS, place = place + ROWS * stride) store_packed(place, from.four(row + r, c));
+        return;
+    }
+    // advanced row by row, and past the end only where nothing is read
+    uint64_t step = uint64_t(from.heads) * from.width, begin = uint64_t(from.first) * from.width + c;
+#pragma unroll
+    for (uint32_t i = 0; i < (R + ROWS - 1) / ROWS; ++i) {
+        uint32_t r = first + i * ROWS;
+        if (R % ROWS != 0 && r >= R) break;
+        bool is_inside = row + r < from.rows && c < from.width;
+        copy_four_async<T>(place + i * ROWS * stride, from.p + (is_inside ? begin + (row + r) * step : 0), is_inside);
     }
 }
 

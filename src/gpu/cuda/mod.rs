@@ -296,11 +296,12 @@ impl Machine for Cuda {
 
     fn launch(&self, kernel: &Kernel, grid: Grid, args: &[Arg]) -> Result<()> {
         let function = self.function(kernel)?;
+        let stream = self.stream();
         if grid.shared > SHARED {
             let asked = sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            stream.context().bind_to_thread().w()?;
             function.set_attribute(asked, grid.shared as i32).w()?;
         }
-        let stream = self.stream();
         let packed: Vec<_> = args.iter().map(Packed::of).collect::<Result<_>>()?;
         let mut launch = stream.launch_builder(&function);
         for arg in &packed {
