@@ -120,9 +120,7 @@ struct Walk {
             for (; key < visible; key += KEYS) add(index * QUERIES, key, visible, column);
             if constexpr (OF == Result::Y) online.finish(tile, result, index * QUERIES, stats);
         } else {
-            // without positions, earlier queries do not attend to these keys, nor later ones than a window
-            uint32_t start = in.positions != nullptr ? 0 : index * KEYS / QUERIES * QUERIES, end = in.q.rows;
-            if (in.narrow() && in.positions == nullptr) end = min(end, (index + 1) * KEYS - 1 + in.window);
+            uint32_t start = in.first_query(index * KEYS) / QUERIES * QUERIES, end = in.end_of_queries(index * KEYS);
             for (uint32_t query = start; query < end; query += QUERIES) {
                 uint32_t visible = tile.look(query);
                 if (visible > index * KEYS) add(query, index * KEYS, visible, column);
@@ -145,41 +143,25 @@ struct Walk {
 // Block (sequence and tile, range of columns). Later tiles, whose queries attend to more keys, run
 // first.
 template <class T, class P, Result OF, int QUERIES, int COLUMNS>
-DEVICE void attend(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> gy,
-                   Ptr<const uint32_t> positions, Ptr<const float> stats, Ptr<const float> dots,
-                   const GivenMask& mask, Ptr<T> to, Ptr<float> stats_to, uint32_t heads, uint32_t rows,
-                   uint32_t len, uint32_t key_width, uint32_t value_width, uint32_t rule, uint32_t by_four,
-                   float scale, Ptr<const uint32_t> links, uint32_t links_each, uint32_t window, uint32_t globals,
-                   uint32_t slopes, Ptr<const float> bias, uint32_t distances) {
+DEVICE void attend(const Arguments<T>& given, Ptr<T> to, Ptr<float> stats_to) {
     using W = Walk<T, P, OF, QUERIES, COLUMNS>;
     SHARED(T, staged, STAGED / sizeof(T));
     SHARED(T, weights, QUERIES * (Stride<T, OF>::OF_WEIGHTS));
     SHARED(uint32_t, reach, QUERIES);
     SHARED(float, parts, W::Tile::ACROSS * QUERIES);
-    uint32_t of = W::OVER_KEYS ? rows : len, tiles = (of + W::ROWS - 1) / W::ROWS;
+    uint32_t of = W::OVER_KEYS ? given.rows : given.len, tiles = (of + W::ROWS - 1) / W::ROWS;
     uint32_t sequence = blockIdx.x / tiles, tile = blockIdx.x % tiles;
     if (W::OVER_KEYS) tile = tiles - 1 - tile;
-    uint64_t item = sequence;
-    Inputs<T> in = inputs<T>(sequence, q, k, v, gy, positions, stats, dots, mask, heads, rows, len, key_width, value_width,
-                             rule, by_four, scale, links, links_each, window, globals, slopes, bias, distances);
-    if (stats_to != nullptr) stats_to = stats_to + item * rows;
+    Inputs<T> in = given.of(sequence);
+    if (stats_to != nullptr) stats_to = stats_to + uint64_t(sequence) * given.rows;
     if (blockIdx.y > 0) stats_to = nullptr;
     uint32_t warp = threadIdx.x / WARP, down = QUERIES / W::Tile::PM;
     W walk = {in, {in, staged, weights, reach, parts, warp % down * W::Tile::PM, warp / down * W::Tile::PN}};
     walk.run(tile, blockIdx.y * COLUMNS, to, stats_to);
 }
 
-#define ATTEND(name, OF, queries, columns, blocks, io, T, P)                                                  \
-    KERNEL_FITTING(causal_attention_##name##_##queries##_##columns##_##io, THREADS, RESIDENT(blocks),         \
-                   Global<const T> q, Global<const T> k, Global<const T> v, Global<const T> gy,               \
-                   Global<const uint32_t> positions, Global<const float> stats, Global<const float> dots,     \
-                   MASK, Global<T> to, Global<float> stats_to, uint32_t heads,                                \
-                   uint32_t rows, uint32_t len, uint32_t key_width, uint32_t value_width, uint32_t rule,      \
-                   uint32_t by_four, float scale, Global<const uint32_t> links, uint32_t links_each,          \
-                   uint32_t window, uint32_t globals, uint32_t slopes, Global<const float> bias,              \
-                   uint32_t distances) {                                                                      \
-        attend<T, P, Result::OF, queries, columns>(q, k, v, gy, positions, stats, dots, GIVEN_MASK, to,       \
-                                                   stats_to, heads, rows, len, key_width, value_width, rule,  \
-                                                   by_four, scale, links, links_each, window, globals,        \
-                                                   slopes, bias, distances);                                  \
+#define ATTEND(name, OF, queries, columns, blocks, io, T, P)                                          \
+    KERNEL_FITTING(causal_attention_##name##_##queries##_##columns##_##io, THREADS, RESIDENT(blocks), \
+                   ARGUMENT_TENSORS(T), Global<T> to, Global<float> stats_to, ARGUMENT_SIZES) {       \
+        attend<T, P, Result::OF, queries, columns>(ARGUMENTS(T), to, stats_to);                       \
     }

@@ -9,12 +9,7 @@
 #include "causal_attention_tile.cuh"
 
 template <class T, class P, int QUERIES>
-DEVICE void sum_by_distance(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> gy,
-                            Ptr<const uint32_t> positions, Ptr<const float> stats, Ptr<const float> dots,
-                            const GivenMask& mask, Ptr<float> to, uint32_t heads, uint32_t rows, uint32_t len,
-                            uint32_t key_width, uint32_t value_width, uint32_t rule, uint32_t by_four, float scale,
-                            Ptr<const uint32_t> links, uint32_t links_each, uint32_t window, uint32_t globals,
-                            uint32_t slopes, Ptr<const float> bias, uint32_t distances) {
+DEVICE void sum_by_distance(const Arguments<T>& given, Ptr<float> to) {
     constexpr uint32_t STRIDE = KEYS + PAD_ACROSS, EACH = THREADS / QUERIES;
     using Tile = ::Tile<T, P, QUERIES, STRIDE, true, float>;
     SHARED(T, staged, STAGED / sizeof(T));
@@ -22,10 +17,10 @@ DEVICE void sum_by_distance(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<
     SHARED(uint32_t, reach, QUERIES);
     SHARED(float, parts, Tile::ACROSS * QUERIES);
     SHARED(float, beyond, THREADS / WARP);
-    uint32_t tiles = (rows + QUERIES - 1) / QUERIES;
+    uint32_t tiles = (given.rows + QUERIES - 1) / QUERIES;
     uint32_t sequence = blockIdx.x / tiles, first = blockIdx.x % tiles * QUERIES;
-    Inputs<T> in = inputs<T>(sequence, q, k, v, gy, positions, stats, dots, mask, heads, rows, len, key_width, value_width,
-                             rule, by_four, scale, links, links_each, window, globals, slopes, bias, distances);
+    Inputs<T> in = given.of(sequence);
+    uint32_t heads = in.heads, distances = in.distances;
     uint32_t warp = threadIdx.x / WARP, down = QUERIES / Tile::PM, last = distances - 1;
     Tile tile = {in, staged, weights, reach, parts, warp % down * Tile::PM, warp / down * Tile::PN};
     // one row per tile of a sequence of the batch, one part of it per head
@@ -62,16 +57,10 @@ DEVICE void sum_by_distance(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<
     sums[last] = far;
 }
 
-#define SUM_BY_DISTANCE(queries, io, T, P)                                                                    \
-    KERNEL_FITTING(causal_attention_gb_##queries##_##io, THREADS, 1, Global<const T> q, Global<const T> k,    \
-           Global<const T> v, Global<const T> gy, Global<const uint32_t> positions, Global<const float> stats, \
-           Global<const float> dots, MASK, Global<float> to, uint32_t heads,                                  \
-           uint32_t rows, uint32_t len, uint32_t key_width, uint32_t value_width, uint32_t rule,              \
-           uint32_t by_four, float scale, Global<const uint32_t> links, uint32_t links_each, uint32_t window, \
-           uint32_t globals, uint32_t slopes, Global<const float> bias, uint32_t distances) {                 \
-        sum_by_distance<T, P, queries>(q, k, v, gy, positions, stats, dots, GIVEN_MASK, to, heads, rows,      \
-                                       len, key_width, value_width, rule, by_four, scale, links, links_each,  \
-                                       window, globals, slopes, bias, distances);                             \
+#define SUM_BY_DISTANCE(queries, io, T, P)                                                                  \
+    KERNEL_FITTING(causal_attention_gb_##queries##_##io, THREADS, 1, ARGUMENT_TENSORS(T), Global<float> to, \
+                   ARGUMENT_SIZES) {                                                                        \
+        sum_by_distance<T, P, queries>(ARGUMENTS(T), to);                                                   \
     }
 
 SUM_BY_DISTANCE(16, f32, float, Tf32x3)

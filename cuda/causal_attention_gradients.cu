@@ -1,8 +1,8 @@
 // Causal attention, all three gradients in one pass over the pairs, for heads of at most 128 columns: five products of
 // matrices for a pair, where the three kernels for wider heads take eight.
 //
-// A block owns a sequence, or one of `parts` parts of its tiles of 64 keys. It loads the keys and values of a tile, loops over the
-// tiles of 64 queries that attend to them, and sums the gradients of keys and values in registers:
+// A block owns a sequence, or one of `parts` parts of its tiles of 64 keys. It loads the keys and values of a tile, loops
+// over the tiles of 64 queries that attend to them, and sums the gradients of keys and values in registers:
 //   S = Q K^T, P = weights of S, gv += P^T gy, dP = gy V^T, dS = (dP - dots) P, gk += dS^T Q, gq += dS K
 // The gradients of queries are summed over tiles of keys, in f32 in global memory: the sums of a block are its own, are
 // read and written by the same thread each time, and those of several blocks are added in a fixed order (sums.cu).
@@ -106,9 +106,7 @@ struct Gradients {
             __syncthreads();
             stage<KEYS, DEPTH>(k, STRIDE, in.k, key, 0);
             stage<KEYS, DEPTH>(v, STRIDE, in.v, key, 0);
-            // without positions, earlier queries do not attend to these keys, nor later ones than a window
-            uint32_t query = in.positions != nullptr ? 0 : key, end = in.q.rows;
-            if (in.narrow() && in.positions == nullptr) end = min(end, key + KEYS - 1 + in.window);
+            uint32_t query = in.first_query(key), end = in.end_of_queries(key);
 #pragma unroll 1
             for (; query < end; query += QUERIES) {
                 uint32_t visible = tile.look(query);
@@ -123,19 +121,13 @@ struct Gradients {
 
 // Block (sequence and part of its keys). `gq`: (parts, all rows of q, width), in f32.
 template <class T, class P, int DEPTH>
-DEVICE void differentiate(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> gy,
-                          Ptr<const uint32_t> positions, Ptr<const float> stats, Ptr<const float> dots,
-                          const GivenMask& mask, Ptr<float> gq, Ptr<T> gk, Ptr<T> gv, uint32_t parts, uint32_t heads,
-                          uint32_t rows, uint32_t len, uint32_t key_width, uint32_t value_width, uint32_t rule,
-                          uint32_t by_four, float scale, Ptr<const uint32_t> links, uint32_t links_each, uint32_t window,
-                          uint32_t globals, uint32_t slopes, Ptr<const float> bias, uint32_t distances) {
+DEVICE void differentiate(const Arguments<T>& given, Ptr<float> gq, Ptr<T> gk, Ptr<T> gv, uint32_t parts) {
     using G = Gradients<T, P, DEPTH>;
     SHARED(uint32_t, reach, G::QUERIES);
     uint32_t sequence = blockIdx.x / parts, part = blockIdx.x % parts;
-    Inputs<T> in = inputs<T>(sequence, q, k, v, gy, positions, stats, dots, mask, heads, rows, len, key_width, value_width,
-                             rule, by_four, scale, links, links_each, window, globals, slopes, bias, distances);
+    Inputs<T> in = given.of(sequence);
     Ptr<T> tiles = dynamic_shared<T>(0, 4 * G::ROWS + G::PAIRS), pairs = tiles + 4 * G::ROWS;
-    uint64_t of_part = uint64_t(gridDim.x / parts) * rows * key_width;
+    uint64_t of_part = uint64_t(gridDim.x / parts) * given.rows * given.key_width;
     uint32_t warp = threadIdx.x / WARP, down = G::QUERIES / G::Tile::PM, across = KEYS / G::RM;
     G of = {in,
             {in, tiles, pairs, reach, nullptr, warp % down * G::Tile::PM, warp / down * G::Tile::PN},
@@ -149,17 +141,10 @@ DEVICE void differentiate(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<co
     of.run(part, parts, gk, gv);
 }
 
-#define GRADIENTS(depth, blocks, io, T, P)                                                                       \
-    KERNEL_FITTING(causal_attention_gradients_##depth##_##io, THREADS, blocks, Global<const T> q,                \
-                   Global<const T> k, Global<const T> v, Global<const T> gy, Global<const uint32_t> positions,   \
-                   Global<const float> stats, Global<const float> dots, MASK, Global<float> gq, Global<T> gk,    \
-                   Global<T> gv, uint32_t parts, uint32_t heads, uint32_t rows, uint32_t len,                    \
-                   uint32_t key_width, uint32_t value_width, uint32_t rule, uint32_t by_four, float scale,       \
-                   Global<const uint32_t> links, uint32_t links_each, uint32_t window, uint32_t globals,         \
-                   uint32_t slopes, Global<const float> bias, uint32_t distances) {                              \
-        differentiate<T, P, depth>(q, k, v, gy, positions, stats, dots, GIVEN_MASK, gq, gk, gv, parts, heads,    \
-                                   rows, len, key_width, value_width, rule, by_four, scale, links, links_each,   \
-                                   window, globals, slopes, bias, distances);                                    \
+#define GRADIENTS(depth, blocks, io, T, P)                                                          \
+    KERNEL_FITTING(causal_attention_gradients_##depth##_##io, THREADS, blocks, ARGUMENT_TENSORS(T), \
+                   Global<float> gq, Global<T> gk, Global<T> gv, uint32_t parts, ARGUMENT_SIZES) {  \
+        differentiate<T, P, depth>(ARGUMENTS(T), gq, gk, gv, parts);                                \
     }
 
 #define DEPTHS(io, T, P)                  \

@@ -13,7 +13,8 @@
 
 template <class T, class P, int DEPTH>
 struct Narrow {
-    static constexpr int COPIERS = CAUSAL_ATTENTION_NARROW_THREADS, QUERIES = 64, OF_WARP = 16, WARPS = QUERIES / OF_WARP, STEPS = DEPTH / P::K;
+    static constexpr int COPIERS = CAUSAL_ATTENTION_NARROW_THREADS, QUERIES = 64, OF_WARP = 16;
+    static constexpr int WARPS = QUERIES / OF_WARP, STEPS = DEPTH / P::K;
     static_assert(WARPS * WARP == COPIERS, "16 queries for each warp");
     static constexpr uint32_t STRIDE = DEPTH + 16 / sizeof(T), ROWS = KEYS * STRIDE;
     static constexpr bool QUERIES_STAY = P::K == 16;
@@ -105,19 +106,14 @@ struct Narrow {
 
 // Block (sequence and tile of queries). Later tiles, whose queries attend to more keys, run first.
 template <class T, class P, int DEPTH>
-DEVICE void attend(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> gy, Ptr<const uint32_t> positions,
-                   Ptr<const float> stats, Ptr<const float> dots, const GivenMask& mask, Ptr<T> to, Ptr<float> stats_to,
-                   uint32_t heads, uint32_t rows, uint32_t len, uint32_t key_width, uint32_t value_width, uint32_t rule,
-                   uint32_t by_four, float scale, Ptr<const uint32_t> links, uint32_t links_each, uint32_t window,
-                   uint32_t globals, uint32_t slopes, Ptr<const float> bias, uint32_t distances) {
+DEVICE void attend(const Arguments<T>& given, Ptr<T> to, Ptr<float> stats_to) {
     using N = Narrow<T, P, DEPTH>;
     SHARED(uint32_t, reach, N::QUERIES);
-    uint32_t tiles = (rows + N::QUERIES - 1) / N::QUERIES;
+    uint32_t tiles = (given.rows + N::QUERIES - 1) / N::QUERIES;
     uint32_t sequence = blockIdx.x / tiles, tile = tiles - 1 - blockIdx.x % tiles;
-    Inputs<T> in = inputs<T>(sequence, q, k, v, gy, positions, stats, dots, mask, heads, rows, len, key_width, value_width,
-                             rule, by_four, scale, links, links_each, window, globals, slopes, bias, distances);
+    Inputs<T> in = given.of(sequence);
     Ptr<T> staged = dynamic_shared<T>(0, 3 * N::ROWS);
-    if (stats_to != nullptr) stats_to = stats_to + uint64_t(sequence) * rows;
+    if (stats_to != nullptr) stats_to = stats_to + uint64_t(sequence) * given.rows;
     N of = {in,
             {in, staged, nullptr, reach, nullptr, threadIdx.x / WARP * N::OF_WARP, 0},
             {staged, N::STRIDE},
@@ -126,17 +122,10 @@ DEVICE void attend(Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> 
     of.run(tile * N::QUERIES, to, stats_to);
 }
 
-#define NARROW_HEADS(depth, blocks, io, T, P)                                                                      \
-    KERNEL_FITTING(causal_attention_narrow_##depth##_##io, CAUSAL_ATTENTION_NARROW_THREADS, blocks,                \
-                   Global<const T> q, Global<const T> k, Global<const T> v, Global<const T> gy,                    \
-                   Global<const uint32_t> positions, Global<const float> stats, Global<const float> dots, MASK,    \
-                   Global<T> to, Global<float> stats_to, uint32_t heads, uint32_t rows, uint32_t len,              \
-                   uint32_t key_width, uint32_t value_width, uint32_t rule, uint32_t by_four, float scale,         \
-                   Global<const uint32_t> links, uint32_t links_each, uint32_t window, uint32_t globals,           \
-                   uint32_t slopes, Global<const float> bias, uint32_t distances) {                                \
-        attend<T, P, depth>(q, k, v, gy, positions, stats, dots, GIVEN_MASK, to, stats_to, heads, rows, len,       \
-                            key_width, value_width, rule, by_four, scale, links, links_each, window, globals,      \
-                            slopes, bias, distances);                                                              \
+#define NARROW_HEADS(depth, blocks, io, T, P)                                                       \
+    KERNEL_FITTING(causal_attention_narrow_##depth##_##io, CAUSAL_ATTENTION_NARROW_THREADS, blocks, \
+                   ARGUMENT_TENSORS(T), Global<T> to, Global<float> stats_to, ARGUMENT_SIZES) {     \
+        attend<T, P, depth>(ARGUMENTS(T), to, stats_to);                                            \
     }
 
 #define DEPTHS(io, T, P)                    \

@@ -135,6 +135,13 @@ struct Inputs {
         return (first_query + 1 - window) / KEYS * KEYS;
     }
 
+    // The queries that may attend to the tile of keys from `first_key` on: without positions no earlier ones, nor later
+    // ones than a window.
+    DEVICE uint32_t first_query(uint32_t first_key) const { return positions != nullptr ? 0 : first_key; }
+    DEVICE uint32_t end_of_queries(uint32_t first_key) const {
+        return narrow() && positions == nullptr ? min(q.rows, first_key + KEYS - 1 + window) : q.rows;
+    }
+
     // Whether a query at the last of `visible` keys attends to `key`.
     DEVICE bool attends(uint32_t visible, uint32_t key) const {
         if (key >= visible) return false;
@@ -146,24 +153,44 @@ struct Inputs {
     }
 };
 
-// Returns the inputs of the blocks of one sequence, given the tensors of all sequences.
+// What every kernel is given beside the places of its results: tensors of all sequences, and sizes.
 template <class T>
-DEVICE Inputs<T> inputs(uint32_t sequence, Ptr<const T> q, Ptr<const T> k, Ptr<const T> v, Ptr<const T> gy,
-                        Ptr<const uint32_t> positions, Ptr<const float> stats, Ptr<const float> dots,
-                        const GivenMask& mask, uint32_t heads, uint32_t rows, uint32_t len, uint32_t key_width,
-                        uint32_t value_width, uint32_t rule, uint32_t by_four, float scale, Ptr<const uint32_t> links,
-                        uint32_t links_each, uint32_t window, uint32_t globals, uint32_t slopes, Ptr<const float> bias,
-                        uint32_t distances) {
-    bool fours = by_four != 0;
-    uint32_t query = first_of(sequence, heads, rows), key = first_of(sequence, heads, len);
-    Inputs<T> in = {{q, query, heads, rows, key_width, fours},
-                    {k, key, heads, len, key_width, fours},
-                    {v, key, heads, len, value_width, fours},
-                    {gy, query, heads, rows, value_width, fours},
-                    positions, stats, dots, mask, sequence, rule, scale,
-                    window, globals, links, links_each, slopes, bias, distances, heads};
-    return in;
-}
+struct Arguments {
+    Ptr<const T> q, k, v, gy;
+    Ptr<const uint32_t> positions;
+    Ptr<const float> stats, dots;
+    GivenMask mask;
+    uint32_t heads, rows, len, key_width, value_width, rule, by_four;
+    float scale;
+    Ptr<const uint32_t> links;
+    uint32_t links_each, window, globals, slopes;
+    Ptr<const float> bias;
+    uint32_t distances;
+
+    // The inputs of the blocks of one sequence.
+    DEVICE Inputs<T> of(uint32_t sequence) const {
+        bool fours = by_four != 0;
+        uint32_t query = first_of(sequence, heads, rows), key = first_of(sequence, heads, len);
+        return {{q, query, heads, rows, key_width, fours},
+                {k, key, heads, len, key_width, fours},
+                {v, key, heads, len, value_width, fours},
+                {gy, query, heads, rows, value_width, fours},
+                positions, stats, dots, mask, sequence, rule, scale,
+                window, globals, links, links_each, slopes, bias, distances, heads};
+    }
+};
+
+// The same as parameters of a kernel, before and after its results, and as an argument.
+#define ARGUMENT_TENSORS(T)                                                      \
+    Global<const T> q, Global<const T> k, Global<const T> v, Global<const T> gy, \
+        Global<const uint32_t> positions, Global<const float> stats, Global<const float> dots, MASK
+#define ARGUMENT_SIZES                                                                                     \
+    uint32_t heads, uint32_t rows, uint32_t len, uint32_t key_width, uint32_t value_width, uint32_t rule,  \
+        uint32_t by_four, float scale, Global<const uint32_t> links, uint32_t links_each, uint32_t window, \
+        uint32_t globals, uint32_t slopes, Global<const float> bias, uint32_t distances
+#define ARGUMENTS(T)                                                                                         \
+    (Arguments<T>{q, k, v, gy, positions, stats, dots, GIVEN_MASK, heads, rows, len, key_width, value_width, \
+              rule, by_four, scale, links, links_each, window, globals, slopes, bias, distances})
 
 // The pairs of a block that a lane holds, in the layout of WarpTile, and the data that all lanes share. Weights and
 // gradients are stored there in type S. P: the rounding of factors, of mma.cuh. OF_WARP: the queries of a warp.
