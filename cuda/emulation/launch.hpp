@@ -17,9 +17,6 @@ struct Argument {
     uint64_t count;    // elements behind a pointer, entries of a table
 };
 
-// Of a block: what every GPU has, and what a launch on an H100 may ask for.
-constexpr size_t SHARED_BYTES = 48 * 1024, SHARED_MOST = 227 * 1024;
-
 // Shared memory of one block. It is initialised with NaN in every type, so that reads of unwritten
 // memory show.
 struct Shared {
@@ -59,7 +56,8 @@ struct Memory {
         auto& part = shared[tag];
         if (!part) {
             in_use += size;
-            size_t most = dynamic > SHARED_BYTES ? SHARED_MOST : SHARED_BYTES;
+            // of a block: what every GPU has, and what a launch may ask for; src/emulation/compile.rs gives both
+            size_t most = dynamic > SHARED_BYTES ? MOST_SHARED_BYTES : SHARED_BYTES;
             if (in_use > most) fail("%zu bytes of shared memory, a block has %zu", in_use, most);
             part.reset(new Shared(size, grain));
         }

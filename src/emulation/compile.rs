@@ -1,6 +1,8 @@
 //! Compilation of `cuda/NAME.cu` to a shared library of the host.
 
+use super::MOST_SHARED;
 use candle_core::{bail, Result};
+use dsf_gpu::SHARED;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -113,6 +115,10 @@ fn gpp(finish: impl FnOnce(&mut Command) -> &mut Command) -> Result<()> {
         // each library has its own table of kernels
         .args(["-fvisibility=hidden", "-fno-gnu-unique"])
         .args(["-Wall", "-Werror", "-Wno-unknown-pragmas"])
+        .args(
+            [("SHARED_BYTES", SHARED), ("MOST_SHARED_BYTES", MOST_SHARED)]
+                .map(|(name, bytes)| format!("-D{name}={bytes}")),
+        )
         .arg("-I")
         .arg(sources());
     let output = finish(&mut gpp).output().map_err(|e| candle_core::Error::msg(format!("g++ does not start: {e}")))?;

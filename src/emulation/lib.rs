@@ -43,7 +43,7 @@ fn gpu() -> Gpu {
     GPU.with(Gpu::clone)
 }
 
-/// Bytes of shared memory that a block of an H100 can have; `SHARED_MOST` of `cuda/emulation/launch.hpp`.
+/// Bytes of shared memory that a block of an H100 can have.
 pub const MOST_SHARED: usize = 227 << 10;
 
 /// An emulated GPU with kernels from a folder.

@@ -2,7 +2,7 @@
 
 use super::program::{Program, Reach, Step};
 use crate::gpu::sizes::expression::{INPUTS, OUTPUTS, SPAN};
-use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View, WARP};
+use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View, SHARED, WARP};
 use crate::runtime::autograd::{CudaOp, Launch, LaunchBackward, Op};
 use crate::runtime::maps::MAPS;
 use crate::runtime::sums::sums_of_rows;
@@ -10,8 +10,6 @@ use candle_core::{DType, Result, Tensor};
 
 /// Words of an instruction: the operation and its operands, and two numbers.
 const WORDS: usize = 3;
-/// Bytes of shared memory of a block.
-const SHARED: usize = 48 << 10;
 
 /// Operations that are no functions, by their numbers in `cuda/expression.cu`.
 const LOAD: u32 = 0;

@@ -2,7 +2,7 @@
 
 use super::{StateSizes, A, B, DECAYS, KEYS, QUERIES, VALUES};
 use crate::gpu::sizes::matrix_state::{SIDE, SPAN, THREADS};
-use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View};
+use crate::gpu::{Arg, Buffer, Gpu, Grid, Kernel, View, SHARED};
 use crate::runtime::autograd::{Launch, LaunchBackward};
 use crate::runtime::sums::add_parts;
 use crate::runtime::tuned::Tuned;
@@ -16,8 +16,6 @@ const TILE: usize = 16;
 const WIDTHS: [(usize, usize); 3] = [(32, 40), (16, 24), (8, 8)];
 /// Fewer blocks than this do not occupy a GPU. Tests run on both sides of the threshold.
 const FULL: Tuned = Tuned::new(128, 2);
-/// Floats of shared memory that a block may have.
-const SHARED: usize = 48 * 1024 / size_of::<f32>();
 
 /// A pass on a GPU.
 struct Pass<'a> {
@@ -123,7 +121,9 @@ impl StateSizes {
         let of = |&(width, pitch): &(usize, usize)| (width, pitch, self.keys.next_multiple_of(TILE) * pitch);
         let fits = |&(width, pitch, state): &(usize, usize, usize)| {
             let occupies = width == 8 || self.batch * self.heads * self.values.div_ceil(width) >= FULL.get();
-            occupies && width < 2 * self.values.next_multiple_of(8) && state + 3 * SPAN * pitch <= SHARED
+            occupies
+                && width < 2 * self.values.next_multiple_of(8)
+                && (state + 3 * SPAN * pitch) * size_of::<f32>() <= SHARED
         };
         let (width, _, state) = WIDTHS.iter().map(of).find(fits).expect("the narrowest fits");
         (width, state)
