@@ -1,6 +1,6 @@
 //! `dsf bench decode`: tokens a second and memory of decoding, over the length of the context.
 
-use super::text;
+use super::{make_folder_of, text};
 use crate::bench::{mixers_in_pytorch, write_csv, Decoding, Machine, MeasurementReport};
 use crate::cli::device::use_threads;
 use crate::cli::results::ReportOutput;
@@ -54,6 +54,7 @@ impl DecodeArguments {
                 all.push(Decoding::new(config.clone(), *context, &self.batch)?);
             }
         }
+        make_folder_of(self.csv.as_deref())?;
         let threads = global.threads()?;
         use_threads(threads)?;
         let machine = Machine::cpu(threads);

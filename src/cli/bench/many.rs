@@ -1,5 +1,6 @@
 //! `dsf bench --device`, `all`, `lengths` and `compare`: lists of measurements.
 
+use super::make_folder_of;
 use super::text::{self, si};
 use crate::bench::{
     cases, mixers_in_pytorch, read_csv, write_csv, Bench, BenchCase, Machine, Measurement, Peer, Scripts,
@@ -11,7 +12,7 @@ use crate::error::{refuse, Error, Result};
 use crate::mixers;
 use clap::Args;
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Flags of every list of measurements.
@@ -86,9 +87,7 @@ impl ListFlags {
         global: &Global,
         table: impl FnOnce(&[Measurement]) -> String,
     ) -> Result<u8> {
-        if let Some(folder) = self.csv.as_deref().and_then(Path::parent) {
-            std::fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
-        }
+        make_folder_of(self.csv.as_deref())?;
         let mut on_progress = |what: &str| {
             if !global.silent() {
                 print::message(what);

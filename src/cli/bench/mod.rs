@@ -8,11 +8,11 @@ use super::device::use_threads;
 use super::print::{self, columns, Align};
 use super::{exit, Global};
 use crate::bench::{op_names, Machine, MeasurementReport, OpRequest, OpTiming, TimedSteps};
-use crate::error::{refuse, Result};
+use crate::error::{refuse, Error, Result};
 use crate::recipes::{self, Flags};
 use crate::sweep::estimate;
 use clap::{Args, Subcommand};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 #[command(subcommand_negates_reqs = true, arg_required_else_help = true)]
@@ -101,6 +101,14 @@ impl OpArguments {
         let machine = this_cpu(global)?;
         let timing = OpTiming::new(&self.request)?;
         print(&timing.report(&machine, self.export.as_deref())?, global)
+    }
+}
+
+/// Creates the folder of a table before anything is measured.
+fn make_folder_of(csv: Option<&Path>) -> Result<()> {
+    match csv.and_then(Path::parent) {
+        Some(folder) => std::fs::create_dir_all(folder).map_err(Error::io("create", folder)),
+        None => Ok(()),
     }
 }
 

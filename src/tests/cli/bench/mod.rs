@@ -327,8 +327,8 @@ fn decoding_is_told_by_context_and_drawn() {
     let csv = world.dsf(&format!("{line} --format csv")).ok();
     assert!(csv.starts_with("mixer,batch,context,metric,value\nsoftmax,1,8,tokens_per_second,"), "{csv}");
     assert!(csv.contains(&format!("\ngla,2,16,state_bytes,{:.1}\n", bytes("gla", 16, 2) as f64)), "{csv}");
-    let events = world.dsf(&format!("{line} --json --to decode.svg --csv decode.csv")).ok();
-    let table = std::fs::read_to_string(world.path("decode.csv")).unwrap();
+    let events = world.dsf(&format!("{line} --json --to decode.svg --csv tables/decode.csv")).ok();
+    let table = std::fs::read_to_string(world.path("tables/decode.csv")).unwrap();
     assert_eq!(table.lines().count(), 9);
     assert!(table.starts_with("kind,case,") && table.contains("\ndecode,\"gla 2,16,16,8\","), "{table}");
     assert!(events.lines().all(|line| line.starts_with('{')), "{events}");
