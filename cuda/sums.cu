@@ -12,8 +12,8 @@ template <class T>
 DEVICE void sum_rows(Ptr<const T> x, Ptr<float> sums, uint32_t rows, uint32_t width, uint32_t each) {
     SHARED(float, parts, WARPS * WARP);
     uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    uint32_t column = blockIdx.x * WARP + lane;
-    uint32_t first = blockIdx.y * each, last = min(first + each, rows);
+    uint32_t column = blockIdx.y * WARP + lane;
+    uint32_t first = blockIdx.x * each, last = min(first + each, rows);
     float sum = 0.0f;
     if (column < width) {
         uint32_t row = first + warp;
@@ -32,7 +32,7 @@ DEVICE void sum_rows(Ptr<const T> x, Ptr<float> sums, uint32_t rows, uint32_t wi
     __syncthreads();
     if (warp > 0 || column >= width) return;
     for (int i = 1; i < WARPS; ++i) sum += parts[i * WARP + lane];
-    sums[uint64_t(blockIdx.y) * width + column] = sum;
+    sums[uint64_t(blockIdx.x) * width + column] = sum;
 }
 
 // For each matrix its number of rows, its width and the number of rows that a block sums. The block index along z is
@@ -44,7 +44,7 @@ DEVICE void sum_rows(Ptr<const T> x, Ptr<float> sums, uint32_t rows, uint32_t wi
            uint32_t each2, uint32_t each3) {                                                         \
         uint32_t i = blockIdx.z, rows = one_of(i, rows0, rows1, rows2, rows3);                       \
         uint32_t each = one_of(i, each0, each1, each2, each3);                                       \
-        if (blockIdx.y * uint64_t(each) >= rows) return;                                             \
+        if (blockIdx.x * uint64_t(each) >= rows) return;                                             \
         sum_rows<T>(one_of(i, xs), one_of(i, sums), rows, one_of(i, width0, width1, width2, width3), \
                     each);                                                                           \
     }

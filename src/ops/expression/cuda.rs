@@ -19,13 +19,10 @@ const STORE: u32 = 20;
 
 /// Whether the kernels compute a program of these inputs.
 pub(super) fn takes(program: &Program, inputs: &[Tensor]) -> bool {
-    // Rows whose sums are within a grid.
-    const MOST_ROWS: usize = 1 << 23;
-    let is_taken = |(x, reach): (&Tensor, &Reach)| match (x.dtype(), reach) {
+    let is_taken = |(x, reach): (&Tensor, &Reach)| match x.dtype() {
+        DType::F32 => true,
         // Gradients of what lacks the first axes are sums in f32.
-        (DType::F32, Reach::Last) => program.shape.elem_count() / x.elem_count().max(1) <= MOST_ROWS,
-        (DType::F32, _) => true,
-        (DType::BF16, reach) => *reach != Reach::Last,
+        DType::BF16 => *reach != Reach::Last,
         _ => false,
     };
     let instructions = Instructions::of(program);

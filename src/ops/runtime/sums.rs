@@ -85,8 +85,9 @@ fn sum_groups(gpu: &Gpu, matrices: &[(View, usize)]) -> Result<Vec<Buffer>> {
     let sums = groups().zip(widths()).map(alloc);
     let mut sums = sums.collect::<Result<Vec<_>>>()?;
     let widest = widths().max().unwrap_or_default();
+    // Groups are along x, where a grid can have more than 65,535 blocks.
     let grid = Grid {
-        blocks: [widest.div_ceil(WARP), groups().max().unwrap_or_default(), matrices.len()],
+        blocks: [groups().max().unwrap_or_default(), widest.div_ceil(WARP), matrices.len()],
         threads: THREADS,
         shared: 0,
     };
