@@ -29,7 +29,7 @@ DEVICE void leave_last(Ptr<const float> wide, Ptr<T> x, uint32_t count, uint32_t
 // y = the first columns divided by the last; `shares` = 1 / the last column.
 template <class T>
 DEVICE void divide(Ptr<const float> wide, Ptr<T> y, Ptr<float> shares, uint32_t rows, uint32_t width) {
-    uint32_t row = (blockIdx.x * blockDim.x + threadIdx.x) / WARP, lane = threadIdx.x % WARP;
+    uint32_t row = warp_of_grid(), lane = threadIdx.x % WARP;
     if (row >= rows) return;
     uint64_t from = uint64_t(row) * (width + 1), to = uint64_t(row) * width;
     float sum = wide[from + width], share = 1.0f / sum;
@@ -44,7 +44,7 @@ DEVICE void divide(Ptr<const float> wide, Ptr<T> y, Ptr<float> shares, uint32_t 
 template <class T>
 DEVICE void divide_back(Ptr<const T> gy, Ptr<const T> y, Ptr<const float> shares, Ptr<float> gwide,
                         uint32_t rows, uint32_t width) {
-    uint32_t row = (blockIdx.x * blockDim.x + threadIdx.x) / WARP, lane = threadIdx.x % WARP;
+    uint32_t row = warp_of_grid(), lane = threadIdx.x % WARP;
     if (row >= rows) return;
     uint64_t to = uint64_t(row) * (width + 1), from = uint64_t(row) * width;
     float share = shares[row], dot = 0.0f;

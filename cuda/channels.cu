@@ -95,8 +95,6 @@ DEVICE float sum_by_warp(uint32_t count, Load load, Term term) {
     return warp_sum(sum);
 }
 
-DEVICE uint32_t warp_of_grid() { return (blockIdx.x * blockDim.x + threadIdx.x) / WARP; }
-
 // The gradient of an x with a single column; a warp for each row.
 template <class T>
 DEVICE void softplus_biased_rows(Ptr<const T> x, Ptr<const float> bias, Ptr<const T> grad, Ptr<T> gx,

@@ -241,6 +241,9 @@ DEVICE float block_sum(float x) {
     return sum;
 }
 
+// The index of a warp in a grid, whose threads may be too many for 32 bits.
+DEVICE uint32_t warp_of_grid() { return blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP; }
+
 // The maximum over a block of THREADS threads, in all of them; NaN is ignored. A barrier before and
 // after.
 template <int THREADS>

@@ -28,7 +28,7 @@ impl Matmul {
         let ([leading @ .., rows, inner], [others @ .., depth, columns]) = (a.dims(), b.dims()) else {
             bail!("matmul: a of shape {:?} and b of shape {:?}, needed are two axes or more", a.dims(), b.dims());
         };
-        if leading != others || inner != depth || a.elem_count() * b.elem_count() == 0 {
+        if leading != others || inner != depth || a.elem_count() == 0 || b.elem_count() == 0 {
             bail!("matmul: a of shape {:?} and b of shape {:?} have no product", a.dims(), b.dims());
         }
         if a.dtype() != b.dtype() {
