@@ -10,6 +10,8 @@
 #include <type_traits>
 #include <vector>
 
+#include <sys/mman.h>
+
 namespace emulation {
 
 // The upper half of a float, rounded to the nearest, ties to even.
@@ -52,12 +54,41 @@ struct Shadow {
     Access write, read, other_read;
 };
 
+// The shadow state of a region, zero at first. For a large region the system provides only the pages that are used, so
+// that tensors may be larger than the memory of the machine.
+class Shadows {
+public:
+    explicit Shadows(size_t count) : count(count) {
+        if (count < MAPPED) {
+            owned.resize(count);
+            all = owned.data();
+            return;
+        }
+        void* pages = mmap(nullptr, count * sizeof(Shadow), PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (pages == MAP_FAILED) abort();
+        all = (Shadow*)pages;
+    }
+    ~Shadows() {
+        if (count >= MAPPED) munmap((void*)all, count * sizeof(Shadow));
+    }
+    Shadows(const Shadows&) = delete;
+    Shadows& operator=(const Shadows&) = delete;
+    Shadow& operator[](size_t i) { return all[i]; }
+
+private:
+    static constexpr size_t MAPPED = 1 << 20;
+    size_t count;
+    std::vector<Shadow> owned;
+    Shadow* all;
+};
+
 // A memory region with shadow state for every `grain` bytes.
 struct Region {
     std::string name;
     char* base;
     size_t bytes, grain;
-    std::vector<Shadow> shadow;
+    Shadows shadow;
     bool restricted = false;  // two arguments name it, each as if it were the only one
 
     Region(std::string name, char* base, size_t bytes, size_t grain)

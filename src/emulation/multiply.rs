@@ -1,19 +1,20 @@
 //! Matrix products in place of cuBLAS, as plain loops. Sums are in f64, since no f32 order of summation would match a
 //! GPU's.
 
+use super::computed;
 use candle_core::DType;
 use dsf_gpu::{Factors, Product, View};
 use half::bf16;
 
-/// Returns the elements as f32.
-fn read(view: View) -> Vec<f32> {
+/// Returns element `i` as f32.
+fn read(view: View, i: usize) -> f32 {
+    assert!(i < view.len(), "an element of the view");
     let address = view.address();
-    let count = view.len();
     // SAFETY: the memory behind the view holds that many elements of the type.
     unsafe {
         match view.dtype() {
-            DType::F32 => std::slice::from_raw_parts(address as *const f32, count).to_vec(),
-            _ => std::slice::from_raw_parts(address as *const bf16, count).iter().map(|x| x.to_f32()).collect(),
+            DType::F32 => *(address as *const f32).add(i),
+            _ => (*(address as *const bf16).add(i)).to_f32(),
         }
     }
 }
@@ -40,43 +41,32 @@ pub fn tf32(x: f32) -> f32 {
     }
 }
 
-/// Returns the elements of a factor, rounded as the product specifies.
-fn factor(product: &Product, view: View) -> Vec<f32> {
-    let mut values = read(view);
-    if view.dtype() == DType::F32 && product.factors == Factors::Tf32 {
-        values.iter_mut().for_each(|x| *x = tf32(*x));
+/// Returns element `i` of a factor, rounded as the product specifies.
+fn factor(product: &Product, view: View, i: usize) -> f32 {
+    let value = read(view, i);
+    match view.dtype() == DType::F32 && product.factors == Factors::Tf32 {
+        true => tf32(value),
+        false => value,
     }
-    values
 }
 
 pub(super) fn run(product: Product, to: View) {
-    let left = factor(&product, product.left.values);
-    let right = factor(&product, product.right.values);
-    let mut sums: Vec<f64> = match product.add {
-        true => read(to).into_iter().map(f64::from).collect(),
-        false => vec![0.0; to.len()],
-    };
-    let Product { rows, inner, columns, .. } = product;
-    for (index, sums) in sums.chunks_exact_mut(rows * columns).enumerate() {
-        let left = &left[index * product.left_stride()..];
-        let right = &right[index * product.right_stride()..];
-        for i in 0..rows {
-            let sums = &mut sums[i * columns..][..columns];
-            for k in 0..inner {
-                let factor = f64::from(match product.left.transposed {
-                    true => left[k * rows + i],
-                    false => left[i * inner + k],
-                });
-                for (j, sum) in sums.iter_mut().enumerate() {
-                    *sum += factor
-                        * f64::from(match product.right.transposed {
-                            true => right[j * inner + k],
-                            false => right[k * columns + j],
-                        });
-                }
+    let Product { batch, rows, inner, columns, left, right, .. } = product;
+    for (index, i) in computed(batch).flat_map(|index| computed(rows).map(move |i| (index, i))) {
+        let row = to.part((index * rows + i) * columns, columns);
+        let mut sums = vec![0.0f64; columns];
+        if product.add {
+            sums.iter_mut().enumerate().for_each(|(j, sum)| *sum = read(row, j).into());
+        }
+        for k in computed(inner) {
+            let at = if left.transposed { k * rows + i } else { i * inner + k };
+            let value = f64::from(factor(&product, left.values, index * product.left_stride() + at));
+            for (j, sum) in sums.iter_mut().enumerate() {
+                let at = if right.transposed { j * inner + k } else { k * columns + j };
+                *sum += value * f64::from(factor(&product, right.values, index * product.right_stride() + at));
             }
         }
+        let sums: Vec<f32> = sums.into_iter().map(|x| x as f32).collect();
+        write(row, &sums);
     }
-    let sums: Vec<f32> = sums.into_iter().map(|x| x as f32).collect();
-    write(to, &sums);
 }

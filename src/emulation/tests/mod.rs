@@ -110,6 +110,41 @@ fn what_was_not_written_is_nan() {
     assert!(y[0].is_nan() && y[1].is_nan());
 }
 
+/// Only the last elements of a tensor of 2^31 and more are computed, and those before stay zero. The index of a warp that
+/// is computed from that of a thread wraps around where there are 2^32 threads.
+#[test]
+fn the_end_of_a_large_tensor_is_computed_alone() {
+    const COUNT: usize = (1 << 31) + 64;
+    let last = |kernel: &str, blocks: usize, counts: [usize; 2]| {
+        at_ends(1, || {
+            let (_folder, gpu) = gpu_with(kernel);
+            let mut y = gpu.alloc(DType::BF16, counts[0])?;
+            let planted = Kernel::new("planted", "planted");
+            gpu.launch(planted, Grid::of(blocks, 64), &[(&mut y).into(), counts[1].into()])?;
+            let y = y.into_tensor(counts[0])?.narrow(0, counts[0] - 128, 128)?;
+            y.to_dtype(DType::F32)?.to_vec1::<f32>()
+        })
+        .unwrap()
+    };
+    let each = "KERNEL(planted, 64, Global<bf16> y, uint32_t count) {
+        uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < count) y[i] = from_float<bf16>(1.0f);
+    }";
+    assert_eq!(last(each, COUNT / 64, [COUNT; 2]), [[0.0; 64], [1.0; 64]].concat());
+    let by_warps = |index: &str| {
+        let kernel = format!(
+            "KERNEL(planted, 64, Global<bf16> y, uint32_t count) {{
+                 uint32_t warp = {index};
+                 if (warp < count && threadIdx.x % 32 == 0) y[warp] = from_float<bf16>(1.0f);
+             }}"
+        );
+        const WARPS: usize = (1 << 27) + 2;
+        last(&kernel, WARPS / 2, [WARPS; 2])[126..].to_vec()
+    };
+    assert_eq!(by_warps("(blockIdx.x * blockDim.x + threadIdx.x) / WARP"), [0.0; 2]);
+    assert_eq!(by_warps("warp_of_grid()"), [1.0; 2]);
+}
+
 #[test]
 fn a_barrier_that_some_threads_miss_is_found() {
     let kernel = "KERNEL(planted, 64, Global<float> y, uint32_t count) {

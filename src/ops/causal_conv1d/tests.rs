@@ -51,3 +51,8 @@ fn the_last_weight_meets_the_current_step() {
     let y = y.flatten_all().unwrap().to_vec1::<f32>().unwrap();
     assert_eq!(y, [3.5, 32.5, 320.5]);
 }
+
+#[test]
+fn kernels_index_large_tensors() {
+    check::large(&case(1, 16, 64, 4)).beyond_32_bits().agrees(fused, by_reference);
+}

@@ -68,3 +68,8 @@ fn a_constant_decay_turns_an_impulse_around_the_circle() {
         assert!((h[1] - size * angle.sin()).abs() < 1e-14, "{t}");
     }
 }
+
+#[test]
+fn kernels_index_large_tensors() {
+    check::large(&case(1, 16, 64)).beyond_32_bits().agrees(fused, reference);
+}

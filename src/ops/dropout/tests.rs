@@ -95,3 +95,16 @@ fn nothing_dropped_is_the_tensor_itself() {
     let x = Tensor::ones(4, DType::F32, &Device::Cpu).unwrap();
     assert_eq!(dropout(&x, of(0.0, 0)).unwrap().id(), x.id());
 }
+
+#[test]
+fn kernels_index_large_tensors() {
+    let case = case(&[1, 1024]);
+    let large = check::large(&case);
+    let first = (large.batch(1024) - 1) * 1024;
+    let by_reference = |ins: &[Tensor]| {
+        let mut factors = vec![1.0; 1024];
+        Mask::new("test", of(0.3, 1 << 40))?.unwrap().apply(first as u64, &mut factors);
+        &ins[0] * Tensor::from_vec(factors, (1, 1024), &Device::Cpu)?
+    };
+    large.agrees(fused, by_reference);
+}

@@ -221,3 +221,11 @@ fn values_are_repeated() {
     assert!(Expression::of(&x).broadcast((2, 4)).tensor().is_err());
     assert!(emulated(|| Expression::of(&x).broadcast((2, 4)).tensor()).is_err());
 }
+
+#[test]
+fn kernels_index_large_tensors() {
+    let product = |ins: &[Tensor]| Expression::of(&ins[0]).silu() * Expression::parameter(&ins[1]);
+    let fused = |ins: &[Tensor]| product(ins).tensor();
+    let chained = |ins: &[Tensor]| Ok(reference::tensors(&[&product(ins)])?.remove(0));
+    check::large(&elements(&[1, 16, 64], &[64])).agrees(fused, chained);
+}

@@ -56,3 +56,10 @@ fn kernels_equal_the_reference() {
         check::kernels_agree(&cases, fused, by_reference);
     }
 }
+
+#[test]
+fn kernels_index_large_tensors() {
+    for inputs in [2, 3] {
+        check::large(&case(inputs, &[1, 1024])).agrees(fused, by_reference);
+    }
+}

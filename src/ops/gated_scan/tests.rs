@@ -137,3 +137,10 @@ fn rows_must_be_ascending_times_of_every_sequence() {
     let one = rows(&[[0, 1], [0, 1]]).narrow(0, 0, 1).unwrap();
     assert!(refused(&one).contains("positions has shape [1, 2], but x asks for [2, 2]"));
 }
+
+#[test]
+fn kernels_index_large_tensors() {
+    for rule in 0..RULES.len() {
+        check::large(&case(rule, 1, 16, 64)).beyond_32_bits().agrees(fused(rule, false), by_reference(rule, false));
+    }
+}

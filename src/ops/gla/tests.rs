@@ -79,3 +79,8 @@ fn without_decay_it_is_a_sum() {
     let o: Vec<f32> = o.flatten_all().unwrap().to_vec1().unwrap();
     assert!(o.iter().enumerate().all(|(i, &o)| o == (i / 2 + 1) as f32 * 3.0));
 }
+
+#[test]
+fn kernels_index_large_tensors() {
+    OP.indices_hold();
+}

@@ -58,3 +58,8 @@ fn it_is_the_product_of_its_parts_bit_for_bit() {
         assert_eq!(got.unwrap(), parts.unwrap());
     }
 }
+
+#[test]
+fn kernels_index_large_tensors() {
+    check::large(&case(&[1, 16, 64])).beyond_32_bits().agrees(by(Glu::Silu), reference(Glu::Silu));
+}

@@ -155,3 +155,11 @@ fn a_map_that_the_loss_does_not_use_gets_no_gradient() {
         one?.broadcast_add(&(other?.sum_keepdim(D::Minus1)? * 1e-30)?)
     });
 }
+
+#[test]
+fn kernels_index_large_tensors() {
+    let case = Case::new("bare").normal("x", &[1, 16, 64]).normal("w", &[64, 64]).factor();
+    let case = case.normal("b", &[64]).parameter();
+    let fused = |ins: &[Tensor]| linear(&ins[0], &ins[1], Some(&ins[2]));
+    check::large(&case).agrees(fused, |ins| reference::linear(&ins[0], &ins[1], Some(&ins[2])));
+}

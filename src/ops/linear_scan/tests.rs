@@ -59,3 +59,9 @@ fn many_channels_take_one_piece_and_few_take_more() {
     assert_eq!(pieces(1, 4096, 128), 128);
     assert_eq!(pieces(8, 4096, 512), 16);
 }
+
+#[test]
+fn kernels_index_large_tensors() {
+    let case = Case::new("large").uniform("a", &[1, 16, 64], 0.0, 1.0).normal("x", &[1, 16, 64]);
+    check::large(&case).beyond_32_bits().agrees(fused, reference);
+}

@@ -127,3 +127,14 @@ fn what_is_not_finite_stays_in_its_channel_and_sequence() {
         assert!(beside || i < 6 || y.is_nan(), "{i}: {y}");
     }
 }
+
+/// Sums over few taps. Their gradient is not tested, and neither are transforms: both process all sequences in few blocks.
+#[test]
+fn kernels_index_large_tensors() {
+    let given = case(1, 64, 16, 4).vars(DType::F64);
+    let kernel = |dtype| given[1].as_detached_tensor().to_dtype(dtype);
+    let case = Case::new("64 x 16, 4 taps").normal("u", &[1, 64, 16]);
+    let fused = |ins: &[Tensor]| long_conv(&ins[0], &kernel(DType::F32)?);
+    let by_definition = |ins: &[Tensor]| long_conv(&ins[0], &kernel(DType::F64)?);
+    check::large(&case).blocks(4).agrees(fused, by_definition);
+}

@@ -46,3 +46,8 @@ fn products_round_to_tf32_where_they_are_asked_to() {
     let case = case(&[2, 3], [17, 20, 9]);
     check::rounded_to_tf32(1, &case, &[true; 3], fused, by_candle);
 }
+
+#[test]
+fn kernels_index_large_tensors() {
+    check::large(&case(&[1], [16, 16, 16])).beyond_32_bits().agrees(fused, by_candle);
+}

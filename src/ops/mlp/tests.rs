@@ -97,3 +97,8 @@ fn a_wrong_probability_is_named() {
     let message = "mlp: dropout of 1, needed is 0 <= p < 1";
     check::refuses(&shapes, by([None, Some(certain)]), message);
 }
+
+#[test]
+fn kernels_index_large_tensors() {
+    check::large(&case(&[1, 16, 64], 64, 64)).agrees(fused, reference([None, None]));
+}

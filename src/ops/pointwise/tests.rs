@@ -98,3 +98,9 @@ fn phi1_is_exact_near_zero_and_far_to_the_left() {
         assert!((wide - exact).abs() < 1e-15 * exact, "{x}: {wide}");
     }
 }
+
+#[test]
+fn kernels_index_large_tensors() {
+    let case = Case::new("large").uniform("x", &[1, 1024], -3.0, 3.0);
+    check::large(&case).agrees(|ins| gelu(&ins[0]), |ins| reference::gelu(&ins[0]));
+}

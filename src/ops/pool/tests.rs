@@ -142,3 +142,10 @@ fn lengths_must_be_those_of_some_steps_of_every_sequence() {
     };
     check::refuses(&[&[2, 3, 4]], wide, "[2] of I64, but x asks for [2] of U32");
 }
+
+#[test]
+fn kernels_index_large_tensors() {
+    for kind in ALL {
+        check::large(&case(&[1, 16, 64])).blocks(1).agrees(by(kind, false), reference(kind, false));
+    }
+}

@@ -161,3 +161,11 @@ fn large_inputs_give_no_nan() {
     finite();
     emulated(finite);
 }
+
+#[test]
+fn kernels_index_large_tensors() {
+    // an Elman network and an LSTM
+    for cell in [0, 2] {
+        check::large(&case(cell, 1, 4, 64)).agrees(fused(cell), by_reference(cell));
+    }
+}

@@ -77,3 +77,8 @@ fn nothing_is_a_residual_of_nothing() {
     let y = residual(&nothing, &nothing, Some(DROPPED), None).unwrap();
     assert_eq!(y.dims(), [0, 3]);
 }
+
+#[test]
+fn kernels_index_large_tensors() {
+    at_full_size(|| check::large(&scaled(&[1, 1024])).blocks(1).agrees(by(None), reference(None)));
+}

@@ -60,6 +60,11 @@ fn grids_of_full_size_equal_the_reference() {
     at_full_size(|| check::kernels_agree(&cases, fused(0.0), by_reference(0.0)));
 }
 
+#[test]
+fn kernels_index_large_tensors() {
+    at_full_size(|| check::large(&case(&[1, 1024])).blocks(1).agrees(fused(0.0), by_reference(0.0)));
+}
+
 /// The result and the gradient of x, for gamma = 1.
 fn both_ways(x: &[f32], dims: (usize, usize)) -> [Vec<f32>; 2] {
     let x = Var::from_vec(x.to_vec(), dims, &Device::Cpu).unwrap();

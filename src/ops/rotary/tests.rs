@@ -150,3 +150,9 @@ fn without_rotated_channels_nothing_changes() {
     let y = rotary(&x, 2, 0, BASE, None).unwrap();
     assert_eq!(y.to_vec3::<f32>().unwrap(), x.to_vec3::<f32>().unwrap());
 }
+
+#[test]
+fn kernels_index_large_tensors() {
+    let setting = ([1, 16, 64], 2, 32, false);
+    check::large(&case(setting)).agrees(fused(setting), plain(setting));
+}

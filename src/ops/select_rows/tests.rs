@@ -56,3 +56,9 @@ fn a_step_beyond_the_sequence_and_another_batch_are_errors() {
     let message = "select_rows: positions has shape [2, 4], but x asks for [5, 4]";
     check::refuses(&[&[5, 3, 4]], late, message);
 }
+
+#[test]
+fn kernels_index_large_tensors() {
+    // the times of every sequence are those of the first
+    check::large(&case(&[1, 28, 64])).blocks(1).agrees(fused, by_reference);
+}

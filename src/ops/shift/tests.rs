@@ -20,3 +20,9 @@ fn on_the_cpu_the_first_token_is_zero() {
     assert_eq!(y, [[[0.0, 0.0], [0.0, 1.0], [2.0, 3.0]]]);
     assert_eq!(x.dtype(), DType::F32);
 }
+
+#[test]
+fn kernels_index_large_tensors() {
+    let case = Case::new("large").normal("x", &[1, 16, 64]);
+    check::large(&case).agrees(|ins| shift(&ins[0]), |ins| reference::shift(&ins[0]));
+}

@@ -88,3 +88,13 @@ fn sizes_must_add_up() {
     let refusal = split(&x, 1, &[2, 2]).unwrap_err().to_string();
     assert!(refusal.contains("split: sizes [2, 2] do not add up to the 5 of axis 1"), "{refusal}");
 }
+
+#[test]
+fn kernels_index_large_tensors() {
+    let case = Case::new("large").normal("x", &[1, 16, 64]);
+    let second = |parts: Vec<Tensor>| Ok(parts[1].clone());
+    let fused = |ins: &[Tensor]| second(split(&ins[0], 2, &[24, 40])?);
+    check::large(&case).agrees(fused, |ins| second(reference::split(&ins[0], 2, &[24, 40])?));
+    let case = Case::new("large").normal("x", &[1, 16, 24]).normal("y", &[1, 16, 40]);
+    check::large(&case).agrees(|ins| join(ins, 2), |ins| reference::join(&[&ins[0], &ins[1]], 2));
+}

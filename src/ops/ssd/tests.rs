@@ -190,3 +190,8 @@ fn a_decay_that_underflows_forgets_exactly() {
     assert_eq!(values(grads.get(&delta).unwrap()), [1.0, 2.0, 3.0]);
     assert_eq!(values(grads.get(&a).unwrap()), [0.0]);
 }
+
+#[test]
+fn kernels_index_large_tensors() {
+    check::large(&case(1, 64, 32, 16)).beyond_32_bits().agrees(fused, reference);
+}

@@ -195,3 +195,22 @@ fn chunks_round_to_tf32() {
         rounded_to_tf32([1, 1, 200, 200, 5, 34], rule);
     }
 }
+
+/// Short sequences, several tiles, and heads of more than 128 columns: all kernels without positions.
+#[test]
+fn they_index_large_tensors() {
+    let softmax = [(2, 16, 32, 32), (1, 100, 32, 48), (1, 70, 160, 160)].map(|sizes| (Weights::Softmax, sizes));
+    let others = [Weights::LinearNormalised, Weights::Plain].map(|rule| (rule, (1, 70, 32, 48)));
+    for (rule, (heads, len, m, e)) in softmax.into_iter().chain(others) {
+        let case = Case::new(format!("{len} x {heads}, {m} and {e} wide"))
+            .uniform("q", &[1, len, heads * m], 0.1, 1.0)
+            .uniform("k", &[1, len, heads * m], 0.1, 1.0)
+            .normal("v", &[1, len, heads * e]);
+        let fused = |x: &[Tensor]| causal_attention([&x[0], &x[1], &x[2]], heads, None, rule, None);
+        let expected = |x: &[Tensor]| {
+            let apart = x.iter().map(|x| place::heads_apart(x, heads)).collect::<Result<Vec<_>>>()?;
+            place::heads_beside(&by_definition(&apart, None, rule, None)?)
+        };
+        at_full_size(|| check::large(&case).within(2.0 * CANCELLED).agrees(fused, expected));
+    }
+}

@@ -1,7 +1,7 @@
 //! Checks of ops with a matrix state for each sequence and head, whose inputs are q, k, v, those of the transition, and
 //! the logarithms g of decays.
 
-use super::{agree, kernels_agree, refuses, some_times, suite, Case, Refused, Suite};
+use super::{agree, kernels_agree, large, refuses, some_times, suite, Case, Refused, Suite};
 use crate::runtime::distance::numbers;
 use candle_core::{DType, Device, Result, Tensor};
 
@@ -65,6 +65,15 @@ impl MatrixOp {
             .normal("v", &[batch, len, heads, values]);
         let case = (self.transition)(case, &[batch, len, heads, keys], 0.3);
         case.values(&g, &[batch, len, heads, decays])
+    }
+
+    /// Checks the indices of kernels in large tensors, with a decay for each key and one for all. The saved states have
+    /// several times 2^32 elements.
+    pub(crate) fn indices_hold(&self) {
+        for decays in [1, 32] {
+            let case = self.case([1, 40, 1, 32, 32, decays]);
+            large(&case).agrees(|ins| self.fused(ins), |ins| self.reference(ins));
+        }
     }
 
     /// Kernels refuse keys that are too wide, and name the op.

@@ -3,6 +3,7 @@
 //! gradients for every subset of tracked inputs.
 
 mod kernels;
+mod large;
 pub(crate) mod matrix_state;
 
 use crate::gpu::{with_factors, Factors};
@@ -10,6 +11,7 @@ use crate::runtime::distance::{numbers, Distance};
 use crate::runtime::rng::Rng;
 use candle_core::{DType, Device, Result, Tensor, Var};
 pub(crate) use kernels::{kernels_agree, kernels_agree_to, rounded_to_tf32};
+pub(crate) use large::large;
 
 /// Named random inputs in f64.
 #[derive(Clone)]

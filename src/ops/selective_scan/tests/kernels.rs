@@ -128,3 +128,11 @@ fn they_agree_under_other_rules() {
         }
     }
 }
+
+#[test]
+fn they_index_large_tensors() {
+    for chunk in [WHOLE, Some(16)] {
+        // several times 2^32 states are kept
+        check::large(&case(1, 16, 32, 64)).blocks(4).agrees(fused_in(chunk, None), reference_at(None));
+    }
+}
