@@ -17,6 +17,8 @@ pub struct NamedBlock {
     pub positions: bool,
     /// Whether queries and keys are rotated by their positions, in mixers that have them.
     pub rotary: bool,
+    /// Options of the mixer, where it has them and the value is one of theirs.
+    pub options: &'static [(&'static str, &'static str)],
     /// Hidden width of the feed-forward half as a fraction of d, rounded up to a multiple of 16; `None` for 4 d.
     mlp_ratio: Option<[usize; 2]>,
 }
@@ -31,6 +33,7 @@ pub static NAMED_BLOCKS: [NamedBlock; 6] = [
         parts: "",
         positions: true,
         rotary: false,
+        options: &[],
         mlp_ratio: None,
     },
     // Touvron et al. 2023, called so by Gu and Dao 2023: RMS norms, SwiGLU, rotary positions, no biases.
@@ -41,6 +44,7 @@ pub static NAMED_BLOCKS: [NamedBlock; 6] = [
         parts: "norm=rms,eps=0.00001,activation=silu,bias=false",
         positions: false,
         rotary: true,
+        options: &[("bias", "none")],
         mlp_ratio: Some([8, 3]),
     },
     // Gu and Dao 2023: an RMS norm and the mixer, without a feed-forward half.
@@ -51,6 +55,7 @@ pub static NAMED_BLOCKS: [NamedBlock; 6] = [
         parts: "norm=rms,eps=0.00001",
         positions: false,
         rotary: false,
+        options: &[],
         mlp_ratio: None,
     },
     // De et al. 2024: RMS norms and a feed-forward half gated by GELU, three times as wide as d.
@@ -61,6 +66,7 @@ pub static NAMED_BLOCKS: [NamedBlock; 6] = [
         parts: "norm=rms,eps=0.000001,activation=gelu-tanh,bias=true",
         positions: false,
         rotary: true,
+        options: &[],
         mlp_ratio: Some([3, 1]),
     },
     // Qin et al. 2023: RMS norms without weights, and a feed-forward half W2 (V x ⊙ U x), whose width is that of their
@@ -72,6 +78,7 @@ pub static NAMED_BLOCKS: [NamedBlock; 6] = [
         parts: "norm=simple-rms,eps=0.000001,activation=identity,bias=false",
         positions: false,
         rotary: false,
+        options: &[],
         mlp_ratio: Some([8, 3]),
     },
     // Wang and Komatsuzaki 2021; Pythia.
@@ -82,6 +89,7 @@ pub static NAMED_BLOCKS: [NamedBlock; 6] = [
         parts: "",
         positions: false,
         rotary: true,
+        options: &[],
         mlp_ratio: None,
     },
 ];

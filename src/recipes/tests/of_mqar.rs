@@ -343,8 +343,10 @@ fn a_named_block_stands_for_its_parts() {
     assert_eq!((own.layout, own.state_mixer, own.positions), (Layout::Transformer, StateMixer::GatedMlp, false));
     assert_eq!(own.block.to_string(), "norm=rms,eps=0.00001,activation=silu,bias=false");
     assert_eq!((own.rotary_positions(), own.mlp_width), (Some((Rotary::Pre, 32)), Some(352)));
+    assert_eq!(own.options.get("bias").map(String::as_str), Some("none"));
     // The parts one by one are the same run.
     let parts = [
+        ("option", "bias=none"),
         ("block", "norm=rms,eps=1e-5,activation=silu,bias=false"),
         ("layout", "transformer"),
         ("state-mixer", "gated-mlp"),
