@@ -17,12 +17,13 @@
 // hold their states (channels) in an order such that what a lane keeps always stands first. Then come
 // warps, in order through shared memory, then blocks, whose parts other kernels add in order.
 //
-// The bound is instruction issue: an element takes 3 in the first replay, 5 forward and 7 back, 3 for
-// the sums over lanes and 4 for loads of shared memory, 22 in all against 14 cycles of the exponential
-// unit; shared memory and shuffles take about 22 as well; parts of gradients take a tenth of
-// the time. Registers: at most 128, so that two blocks of 256 threads fit an SM; that is why the bound says 512
-// threads. Loops that only read or write tensors are hardly unrolled: what they compute ahead would
-// stay in registers that the quads need; states are copied to shared memory without passing through registers.
+// The bound is instruction issue. In the machine code for 9.0 an element takes 32 instructions: 4 in the first replay, 23
+// in quads, 3 to write sums and 2 to load states; 19 of those in quads compute, load or exchange numbers, and 7 of all
+// load, store or exchange, which takes a multiprocessor as long as 28 others. So every address of shared memory is one
+// of a few registers plus a constant, and each thread keeps its own states. Registers: at most 128, so that two blocks
+// of 256 threads fit an SM; that is why the bound says 512 threads. Loops that only read or write tensors are hardly
+// unrolled: what they compute ahead would stay in registers that the quads need; states are copied to shared memory
+// without passing through registers.
 //
 // With few sequences, chunks of time run in parallel, as in the forward pass. `ends_back` and
 // `join_back` compute the gradient that comes from later chunks; the states before them are known.
@@ -31,28 +32,12 @@
 template <class R, class T>
 DEVICE void walk_back(Inputs<T> in, const Parts& parts, Ptr<const float> kept, Ptr<const float> carries,
                       uint32_t chunk, uint32_t chunks) {
-    SHARED(float, delta, SPAN * WIDTH);
-    SHARED(float, drive, SPAN * WIDTH);
-    SHARED(float, gy, SPAN * WIDTH);
-    SHARED(float, b, SPAN * DEPTH);
-    SHARED(float, c, SPAN * DEPTH);
-    SHARED(float, quads, (LAST + 1) * DEPTH * WIDTH);
-    SHARED(float, along_sums, DEPTH / SIDE * 2 * QUAD * WIDTH);
-    SHARED(float, b_sums, QUAD * ACROSS * DEPTH);
-    SHARED(float, c_sums, QUAD * ACROSS * DEPTH);
+    SHARED(float, all, SHARED_FLOATS);
     in.sequence = blockIdx.x / chunks;
     uint32_t index = blockIdx.x % chunks, sequences = gridDim.x / chunks;
     uint32_t spans = (in.len + SPAN - 1) / SPAN, first = index * (chunk / SPAN);
     Panel<R, T> panel{in, parts};
-    panel.delta = delta;
-    panel.drive = drive;
-    panel.gy = gy;
-    panel.b = b;
-    panel.c = c;
-    panel.quads = quads;
-    panel.along_sums = along_sums;
-    panel.b_sums = b_sums;
-    panel.c_sums = c_sums;
+    panel.divide(all);
     panel.start();
     if (carries != nullptr) panel.load_carry(carries, index, chunks);
     for (uint32_t span = min(first + chunk / SPAN, spans); span-- > first;) {

@@ -15,6 +15,14 @@ constexpr int K = 4;            // states of a thread
 constexpr uint32_t QUADS = SPAN / QUAD;
 constexpr uint32_t LAST = QUADS - 2; // of the slots for states before quads
 
+// Shared memory of a block, in floats: inputs of a span, states before quads, and sums of a quad over the lanes of a
+// warp. It is one array, so that one register addresses the numbers of a channel, or of a state, in several parts.
+constexpr uint32_t BY_CHANNEL = SPAN * WIDTH, BY_STATE_OF_BLOCK = SPAN * DEPTH;
+constexpr uint32_t SLOT = DEPTH * WIDTH; // states of a block
+constexpr uint32_t ALONG_SUMS = DEPTH / SIDE * 2 * QUAD * WIDTH, STATE_SUMS = QUAD * ACROSS * DEPTH;
+constexpr uint32_t SHARED_FLOATS =
+    3 * BY_CHANNEL + 2 * BY_STATE_OF_BLOCK + (LAST + 1) * SLOT + ALONG_SUMS + 2 * STATE_SUMS;
+
 // The outputs of a block: partial sums of gradients, null for those that are not needed.
 struct Parts {
     Ptr<float> along_a, along_b; // (blocks along states, B, L, d)
@@ -45,7 +53,28 @@ struct Panel {
     uint32_t channel[2], k[K];    // in the block
     uint32_t first_channel, first_state; // of the block
     float al[2][K], h[2][K], carry[2][K], ga[2][K];
-    Ptr<float> delta, drive, gy, b, c, quads, along_sums, b_sums, c_sums;
+    Ptr<float> delta, drive, gy, b, c, slots, along_sums, b_sums, c_sums;
+    // Of the quad in progress: the inputs of this lane's channels and states, whose other parts lie at constant distances.
+    Ptr<float> of_channel[2], of_state[K];
+
+    DEVICE void divide(Ptr<float> all) {
+        delta = all;
+        drive = delta + BY_CHANNEL;
+        gy = drive + BY_CHANNEL;
+        b = gy + BY_CHANNEL;
+        c = b + BY_STATE_OF_BLOCK;
+        slots = c + BY_STATE_OF_BLOCK;
+        along_sums = slots + (LAST + 1) * SLOT;
+        b_sums = along_sums + ALONG_SUMS;
+        c_sums = b_sums + STATE_SUMS;
+    }
+
+    DEVICE void begin_quad(uint32_t quad) {
+#pragma unroll
+        for (int j = 0; j < 2; ++j) of_channel[j] = delta + (quad * QUAD * WIDTH + channel[j]);
+#pragma unroll
+        for (int i = 0; i < K; ++i) of_state[i] = b + (quad * QUAD * DEPTH + k[i]);
+    }
 
     // The number of states of the block.
     DEVICE uint32_t depth() const { return blockDim.x / (ACROSS * WARP) * SIDE; }
@@ -59,7 +88,7 @@ struct Panel {
         first_channel = blockIdx.y * WIDTH;
         first_state = blockIdx.z * depth();
 #pragma unroll
-        for (uint32_t j = 0; j < 2; ++j) channel[j] = warp_c * SIDE + (j ^ (lane_s & 1)) * 8 + lane_c;
+        for (uint32_t j = 0; j < 2; ++j) channel[j] = channel_of(j);
 #pragma unroll
         for (uint32_t i = 0; i < K; ++i) k[i] = warp_s * SIDE + lane_s * K + (i ^ (lane_c & 3));
 #pragma unroll
@@ -102,43 +131,46 @@ struct Panel {
         }
     }
 
-    // The offset of a state of the block in a slot, such that the lanes of a warp access all banks
-    // of shared memory.
-    static DEVICE uint32_t in_slot(uint32_t slot, uint32_t k, uint32_t channel) {
-        return (slot * DEPTH + k) * WIDTH + (channel ^ (k & 8) * 2);
-    }
-    // Starts to load all states of the block, by all threads together.
+    // Where a slot has the states of this thread, THREADS apart. No other thread reads or writes them.
+    DEVICE Ptr<float> own(uint32_t slot) const { return slots + (slot * SLOT + threadIdx.x); }
+    // Starts to load the states of this thread, in the order of memory and with few registers.
     DEVICE void fetch(Ptr<const float> from, uint32_t index, uint32_t count, uint32_t slot) {
         Ptr<const float> block = from + in.state(index, count, first_state, first_channel);
-        for (uint32_t i = threadIdx.x; i < depth() * WIDTH; i += blockDim.x) {
-            uint32_t at = i % WIDTH, state = i / WIDTH;
+        Ptr<float> to = own(slot);
+#pragma unroll 4
+        for (uint32_t e = 0; e < 2 * K; ++e) {
+            uint32_t j = e / K, at = channel_of(j), state = warp_s * SIDE + lane_s * K + e % K;
             bool is_inside = in.inside(first_state + state, first_channel + at);
-            copy_async(quads + in_slot(slot, state, at), block + (is_inside ? state * in.channels + at : 0), is_inside);
+            Ptr<float> place = to + (j * K + (e ^ lane_c) % K) * THREADS;
+            copy_async(place, block + (is_inside ? state * in.channels + at : 0), is_inside);
         }
     }
+    DEVICE uint32_t channel_of(uint32_t j) const { return warp_c * SIDE + (j ^ (lane_s & 1)) * 8 + lane_c; }
     DEVICE void keep_quad(uint32_t slot) {
+        Ptr<float> to = own(slot);
 #pragma unroll
-        for (int e = 0; e < 2 * K; ++e) quads[in_slot(slot, k[e % K], channel[e / K])] = h[e / K][e % K];
+        for (int e = 0; e < 2 * K; ++e) to[e * THREADS] = h[e / K][e % K];
     }
     DEVICE void take_quad(uint32_t slot) {
+        Ptr<float> from = own(slot);
 #pragma unroll
         for (int e = 0; e < 2 * K; ++e) {
-            float state = quads[in_slot(slot, k[e % K], channel[e / K])];
+            float state = from[e * THREADS];
             h[e / K][e % K] = state;
         }
     }
 
-    // Computes the states of step s, given those before it, and the decays.
+    // Computes the states of step s of the quad, given those before it, and the decays.
     DEVICE void advance(uint32_t s, float (&decay)[2][K]) {
         float d[2], v[2];
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
-            d[j] = delta[s * WIDTH + channel[j]];
-            v[j] = drive[s * WIDTH + channel[j]];
+            d[j] = of_channel[j][s * WIDTH];
+            v[j] = of_channel[j][BY_CHANNEL + s * WIDTH];
         }
 #pragma unroll
         for (int i = 0; i < K; ++i) {
-            float drives = b[s * DEPTH + k[i]];
+            float drives = of_state[i][s * DEPTH];
 #pragma unroll
             for (int j = 0; j < 2; ++j) {
                 decay[j][i] = R::decay(d[j], al[j][i]);
@@ -151,11 +183,11 @@ struct Panel {
     DEVICE void read(uint32_t s) {
         float g[2], v[K];
 #pragma unroll
-        for (int j = 0; j < 2; ++j) g[j] = gy[s * WIDTH + channel[j]];
+        for (int j = 0; j < 2; ++j) g[j] = of_channel[j][2 * BY_CHANNEL + s * WIDTH];
 #pragma unroll
         for (int i = 0; i < K; ++i) v[i] = g[0] * h[0][i] + g[1] * h[1][i];
         float sum = over_channels(v);
-        if (lane_c < K) c_sums[(s % QUAD * ACROSS + warp_c) * DEPTH + k[0]] = sum;
+        if (lane_c < K) c_sums[(s * ACROSS + warp_c) * DEPTH + k[0]] = sum;
     }
 
     // Step s of the backward pass.
@@ -164,13 +196,13 @@ struct Panel {
         float d[2], du[2], g[2];
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
-            d[j] = delta[s * WIDTH + channel[j]];
-            du[j] = drive[s * WIDTH + channel[j]];
-            g[j] = gy[s * WIDTH + channel[j]];
+            d[j] = of_channel[j][s * WIDTH];
+            du[j] = of_channel[j][BY_CHANNEL + s * WIDTH];
+            g[j] = of_channel[j][2 * BY_CHANNEL + s * WIDTH];
         }
 #pragma unroll
         for (int i = 0; i < K; ++i) {
-            float reads = c[s * DEPTH + k[i]], drives = b[s * DEPTH + k[i]];
+            float reads = of_state[i][BY_STATE_OF_BLOCK + s * DEPTH], drives = of_state[i][s * DEPTH];
             v[i] = 0.0f;
 #pragma unroll
             for (int j = 0; j < 2; ++j) {
@@ -193,61 +225,67 @@ struct Panel {
             }
         }
         float of_b = over_channels(v);
-        if (lane_c < K) b_sums[(s % QUAD * ACROSS + warp_c) * DEPTH + k[0]] = of_b;
+        if (lane_c < K) b_sums[(s * ACROSS + warp_c) * DEPTH + k[0]] = of_b;
         float of_a = over_states(along_a), of_drive = over_states(along_b);
         uint32_t which = lane_s / 2; // half of the lanes write either sum
-        uint32_t at = ((warp_s * 2 + which) * QUAD + s % QUAD) * WIDTH + channel[0];
+        uint32_t at = ((warp_s * 2 + which) * QUAD + s) * WIDTH + channel[0];
         along_sums[at] = which == 0 ? of_a : of_drive;
     }
 
-    // Writes the sums over warps of the quad that begins at t0.
+    // Writes the sums over warps of the quad that begins at t0: of each channel and state, and of either gradient along it.
     DEVICE void write_sums(uint32_t t0, uint32_t sequences) {
-        uint64_t along_channels = blockIdx.y * sequences + in.sequence;
-        uint64_t along_states = blockIdx.z * sequences + in.sequence;
-        for (uint32_t i = threadIdx.x; i < QUAD * DEPTH; i += blockDim.x) {
-            uint32_t s = i / DEPTH, at = i % DEPTH, t = t0 + s, state = first_state + at;
-            if (at >= depth() || state >= in.states || t >= in.len) continue;
-            float of_b = 0.0f, of_c = 0.0f;
-            for (uint32_t w = 0; w < ACROSS; ++w) {
-                of_b += b_sums[(s * ACROSS + w) * DEPTH + at];
-                of_c += c_sums[(s * ACROSS + w) * DEPTH + at];
-            }
-            uint64_t step = along_channels * in.len + t;
-            if (parts.b != nullptr) parts.b[step * in.states + state] = of_b;
-            uint32_t row = in.row_at(t);
-            uint64_t place = along_channels * in.row_count + row - 1;
-            if (parts.c != nullptr && row > 0) parts.c[place * in.states + state] = of_c;
+        constexpr uint32_t OF_STATES = QUAD * DEPTH, ALL = QUAD * WIDTH;
+        static_assert(ALL == 2 * OF_STATES, "as many sums along channels as along states, of two gradients");
+#pragma unroll 1
+        for (uint32_t i = threadIdx.x; i < ALL; i += blockDim.x) {
+            along_states(i / WIDTH, i % WIDTH, t0 + i / WIDTH, sequences);
+            uint32_t s = i / DEPTH % QUAD, state = i % DEPTH, t = t0 + s;
+            bool of_b = i < OF_STATES;
+            uint32_t row = of_b ? t + 1 : in.row_at(min(t, in.len - 1)), rows = of_b ? in.len : in.row_count;
+            Ptr<float> to = of_b ? parts.b : parts.c;
+            if (state >= depth() || first_state + state >= in.states || t >= in.len || to == nullptr || row == 0) continue;
+            Ptr<const float> from = (of_b ? b_sums : c_sums) + (s * ACROSS * DEPTH + state);
+            float sum = 0.0f;
+#pragma unroll
+            for (uint32_t w = 0; w < ACROSS; ++w) sum += from[w * DEPTH];
+            uint64_t place = uint64_t(blockIdx.y * sequences + in.sequence) * rows + row - 1;
+            to[place * in.states + first_state + state] = sum;
         }
-        for (uint32_t i = threadIdx.x; i < QUAD * WIDTH; i += blockDim.x) {
-            uint32_t t = t0 + i / WIDTH, at = i % WIDTH, channel = first_channel + at;
-            if (channel >= in.channels || t >= in.len) continue;
-            uint64_t step = along_states * in.len + t;
-            float of_a = 0.0f, of_drive = 0.0f;
-            for (uint32_t w = 0; w < depth() / SIDE; ++w) {
-                of_a += along_sums[w * 2 * QUAD * WIDTH + i];
-                of_drive += along_sums[(w * 2 + 1) * QUAD * WIDTH + i];
-            }
-            if (parts.along_a != nullptr) parts.along_a[step * in.channels + channel] = of_a;
-            if (parts.along_b != nullptr) parts.along_b[step * in.channels + channel] = of_drive;
+    }
+
+    DEVICE void along_states(uint32_t s, uint32_t at, uint32_t t, uint32_t sequences) {
+        if (first_channel + at >= in.channels || t >= in.len) return;
+        Ptr<const float> from = along_sums + (s * WIDTH + at);
+        float of_a = 0.0f, of_drive = 0.0f;
+        of_a += from[0];
+        of_drive += from[QUAD * WIDTH];
+        if (depth() > SIDE) {
+            of_a += from[2 * QUAD * WIDTH];
+            of_drive += from[3 * QUAD * WIDTH];
         }
+        uint64_t step = uint64_t(blockIdx.z * sequences + in.sequence) * in.len + t;
+        uint64_t place = step * in.channels + first_channel + at;
+        if (parts.along_a != nullptr) parts.along_a[place] = of_a;
+        if (parts.along_b != nullptr) parts.along_b[place] = of_drive;
     }
 
     // Processes one span. Shared memory has slots for the states before three of its four quads:
     // those before the first are loaded again while the second is processed.
     DEVICE void span_back(Ptr<const float> kept, uint32_t span, uint32_t spans, uint32_t sequences) {
         take_quad(LAST);
-        __syncthreads();
 #pragma unroll 1
         for (uint32_t quad = 0; quad < QUADS - 1; ++quad) {
             float decay[2][K];
+            begin_quad(quad);
 #pragma unroll
-            for (uint32_t s = 0; s < QUAD; ++s) advance(quad * QUAD + s, decay);
+            for (uint32_t s = 0; s < QUAD; ++s) advance(s, decay);
             keep_quad(quad);
         }
 #pragma unroll 1
         for (uint32_t quad = QUADS; quad-- > 0;) {
             if (quad == 1) fetch(kept, span, spans, LAST);
-            quad_back(quad, quad > 0 ? quad - 1 : LAST);
+            begin_quad(quad);
+            quad_back(quad > 0 ? quad - 1 : LAST);
             wait_for_copies();
             __syncthreads();
             write_sums(span * SPAN + quad * QUAD, sequences);
@@ -255,13 +293,13 @@ struct Panel {
         }
     }
 
-    DEVICE void quad_back(uint32_t quad, uint32_t slot) {
+    DEVICE void quad_back(uint32_t slot) {
         float after[QUAD - 1][2][K], decay[QUAD][2][K];
         take_quad(slot);
 #pragma unroll
         for (uint32_t s = 0; s < QUAD; ++s) {
-            advance(quad * QUAD + s, decay[s]);
-            read(quad * QUAD + s);
+            advance(s, decay[s]);
+            read(s);
             if (s == QUAD - 1) break;
 #pragma unroll
             for (int e = 0; e < 2 * K; ++e) after[s][e / K][e % K] = h[e / K][e % K];
@@ -271,7 +309,7 @@ struct Panel {
         for (uint32_t s = QUAD; s-- > 0;) {
             __syncwarp();
             if (s == 0) take_quad(slot);
-            back(quad * QUAD + s, s > 0 ? after[s - 1] : h, decay[s]);
+            back(s, s > 0 ? after[s - 1] : h, decay[s]);
         }
     }
 };
