@@ -57,7 +57,7 @@ fn kernels_equal_the_reference_with_a_bias() {
         for (window, dropout) in [(None, None), (Some(9), Some(DROPOUT))] {
             check::kernels_agree_to(
                 CANCELLED,
-                &[biased(sizes, distances)],
+                &[biased([1, 2, 4, 4, 2, 2], 2), biased(sizes, distances)],
                 |x| attend(x, None, window, dropout),
                 |x| plainly(x, None, window, dropout),
             );
