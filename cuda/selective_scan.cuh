@@ -33,6 +33,19 @@ struct Inputs {
         if (row == 0 || i >= width) return 0.0f;
         return to_float(x[(uint64_t(sequence) * row_count + row - 1) * width + i]);
     }
+    // The place of an element of (B, L, width).
+    DEVICE uint64_t at(uint32_t t, uint32_t i, uint32_t width) const {
+        return (uint64_t(sequence) * len + t) * width + i;
+    }
+    // The element at a place, or 0 for one that does not exist.
+    template <class S>
+    DEVICE float some(Ptr<const S> x, uint64_t place, bool exists) const {
+        return exists ? to_float(x[place]) : 0.0f;
+    }
+    // `read_out` of an element whose place is `place` if all times have a row.
+    DEVICE float read_out(Ptr<const T> x, uint32_t t, uint32_t i, uint32_t width, uint64_t place, bool exists) const {
+        return rows == nullptr ? some(x, place, exists) : read_out(x, t, i, width);
+    }
     // The rate for powers of 2; 0 outside, which leaves a state unchanged.
     DEVICE float exponent(uint32_t channel, uint32_t k) const {
         if (channel >= channels || k >= states) return 0.0f;

@@ -17,13 +17,13 @@
 // hold their states (channels) in an order such that what a lane keeps always stands first. Then come
 // warps, in order through shared memory, then blocks, whose parts other kernels add in order.
 //
-// The bound is instruction issue. In the machine code for 9.0 an element takes 32 instructions: 4 in the first replay, 23
-// in quads, 3 to write sums and 2 to load states; 19 of those in quads compute, load or exchange numbers, and 7 of all
-// load, store or exchange, which takes a multiprocessor as long as 28 others. So every address of shared memory is one
-// of a few registers plus a constant, and each thread keeps its own states. Registers: at most 128, so that two blocks
-// of 256 threads fit an SM; that is why the bound says 512 threads. Loops that only read or write tensors are hardly
-// unrolled: what they compute ahead would stay in registers that the quads need; states are copied to shared memory
-// without passing through registers.
+// The bound is instruction issue. In the machine code for 9.0 an element takes 33 instructions: 3 to load the inputs, 4 in
+// the first replay, 21 in quads, 2 to load states and 3 to write sums; 19 of those in quads compute, load or exchange
+// numbers. 7 of all load, store or exchange, which takes a multiprocessor as long as 28 others. So every address of
+// shared memory is one of a few registers plus a constant, each thread keeps its own states, and reads the inputs of one
+// channel and one state. Registers: at most 128, so that two blocks of 256 threads fit an SM; that is why the bound says
+// 512 threads. Loops that only read or write tensors are hardly unrolled: what they compute ahead would stay in registers
+// that the quads need; states are copied to shared memory without passing through registers.
 //
 // With few sequences, chunks of time run in parallel, as in the forward pass. `ends_back` and
 // `join_back` compute the gradient that comes from later chunks; the states before them are known.

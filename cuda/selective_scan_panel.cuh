@@ -113,21 +113,28 @@ struct Panel {
             }
     }
 
+    // Loads the inputs of a span. A thread stays at its channel, and at its state.
     DEVICE void stage(uint32_t t0) {
+        uint32_t at = threadIdx.x % WIDTH, s = threadIdx.x / WIDTH, each = blockDim.x / WIDTH;
+        bool exists = first_channel + at < in.channels;
+        uint64_t place = in.at(t0 + s, first_channel + at, in.channels);
 #pragma unroll 4
-        for (uint32_t i = threadIdx.x; i < SPAN * WIDTH; i += blockDim.x) {
-            uint32_t t = t0 + i / WIDTH, at = i % WIDTH;
-            float d = in.step(in.delta, t, first_channel + at, in.channels);
-            delta[i] = d;
-            drive[i] = in.step(in.u, t, first_channel + at, in.channels) * (R::SCALES_BY_STATE ? 1.0f : d);
-            gy[i] = in.read_out(in.gy, t, first_channel + at, in.channels);
+        for (; s < SPAN; s += each, place += each * in.channels) {
+            bool inside = exists && t0 + s < in.len;
+            float d = in.some(in.delta, place, inside);
+            delta[s * WIDTH + at] = d;
+            drive[s * WIDTH + at] = in.some(in.u, place, inside) * (R::SCALES_BY_STATE ? 1.0f : d);
+            gy[s * WIDTH + at] = in.read_out(in.gy, t0 + s, first_channel + at, in.channels, place, inside);
         }
+        at = threadIdx.x % DEPTH, s = threadIdx.x / DEPTH, each = blockDim.x / DEPTH;
+        if (at >= depth()) return;
+        exists = first_state + at < in.states;
+        place = in.at(t0 + s, first_state + at, in.states);
 #pragma unroll 2
-        for (uint32_t i = threadIdx.x; i < SPAN * DEPTH; i += blockDim.x) {
-            uint32_t t = t0 + i / DEPTH, at = i % DEPTH;
-            if (at >= depth()) continue;
-            b[i] = in.step(in.b, t, first_state + at, in.states);
-            c[i] = in.read_out(in.c, t, first_state + at, in.states);
+        for (; s < SPAN; s += each, place += each * in.states) {
+            bool inside = exists && t0 + s < in.len;
+            b[s * DEPTH + at] = in.some(in.b, place, inside);
+            c[s * DEPTH + at] = in.read_out(in.c, t0 + s, first_state + at, in.states, place, inside);
         }
     }
 
