@@ -39,11 +39,6 @@ impl Case {
         self.filled(name, shape, |rng| low + (high - low) * rng.uniform())
     }
 
-    /// The number of elements of all inputs.
-    fn size(&self) -> usize {
-        self.inputs.iter().map(Tensor::elem_count).sum()
-    }
-
     /// Marks the last input as a parameter of a model, which is f32 whatever the type of the
     /// activations.
     pub(crate) fn parameter(mut self) -> Self {
