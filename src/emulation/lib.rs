@@ -276,13 +276,14 @@ impl Machine for Emulation {
     }
 
     fn allocate(&self, dtype: DType, count: usize) -> Result<Storage> {
-        if ENDS.get() > 0 {
-            return Ok(Storage::Cpu(zeros(dtype, count)?));
-        }
+        // The system provides the memory of zeros when it is first used.
+        let zeros = ENDS.get() > 0;
         Ok(Storage::Cpu(match dtype {
-            DType::F32 => CpuStorage::F32(vec![f32::NAN; count]),
-            DType::BF16 => CpuStorage::BF16(vec![bf16::NAN; count]),
-            DType::U32 => CpuStorage::U32(vec![u32::MAX; count]),
+            DType::F32 => CpuStorage::F32(vec![if zeros { 0.0 } else { f32::NAN }; count]),
+            DType::BF16 => {
+                CpuStorage::BF16(vec![if zeros { 0 } else { bf16::NAN.to_bits() }; count].reinterpret_into())
+            }
+            DType::U32 => CpuStorage::U32(vec![if zeros { 0 } else { u32::MAX }; count]),
             other => bail!("kernels do not know {other:?}"),
         }))
     }
@@ -365,16 +366,6 @@ impl Carrier for SyncCarrier {
         let number = self.number;
         number.ok_or_else(|| candle_core::Error::msg("nothing was fetched"))
     }
-}
-
-/// Zeros that the allocator gets from the system, which provides their memory when they are first used.
-fn zeros(dtype: DType, count: usize) -> Result<CpuStorage> {
-    Ok(match dtype {
-        DType::F32 => CpuStorage::F32(vec![0.0; count]),
-        DType::BF16 => CpuStorage::BF16(vec![0u16; count].reinterpret_into()),
-        DType::U32 => CpuStorage::U32(vec![0; count]),
-        other => bail!("kernels do not know {other:?}"),
-    })
 }
 
 fn storage_dtype(storage: &CpuStorage) -> DType {

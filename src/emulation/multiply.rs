@@ -3,7 +3,7 @@
 
 use super::computed;
 use candle_core::DType;
-use dsf_gpu::{Factors, Product, View};
+use dsf_gpu::{Factors, Matrix, Product, View};
 use half::bf16;
 
 /// Returns element `i` as f32.
@@ -41,32 +41,42 @@ pub fn tf32(x: f32) -> f32 {
     }
 }
 
-/// Returns element `i` of a factor, rounded as the product specifies.
-fn factor(product: &Product, view: View, i: usize) -> f32 {
-    let value = read(view, i);
-    match view.dtype() == DType::F32 && product.factors == Factors::Tf32 {
-        true => tf32(value),
-        false => value,
-    }
+/// Returns the computed rows and columns of a factor's matrix from element `first` on, row by row, rounded as the product
+/// specifies.
+fn factor(product: &Product, matrix: Matrix, first: usize, [rows, columns]: [usize; 2]) -> Vec<f32> {
+    let view = matrix.values;
+    let rounds = view.dtype() == DType::F32 && product.factors == Factors::Tf32;
+    let element = |(i, j): (usize, usize)| {
+        let at = if matrix.transposed { j * rows + i } else { i * columns + j };
+        let value = read(view, first + at);
+        if rounds {
+            tf32(value)
+        } else {
+            value
+        }
+    };
+    computed(rows).flat_map(|i| computed(columns).map(move |j| (i, j))).map(element).collect()
 }
 
 pub(super) fn run(product: Product, to: View) {
-    let Product { batch, rows, inner, columns, left, right, .. } = product;
-    for (index, i) in computed(batch).flat_map(|index| computed(rows).map(move |i| (index, i))) {
-        let row = to.part((index * rows + i) * columns, columns);
-        let mut sums = vec![0.0f64; columns];
-        if product.add {
-            sums.iter_mut().enumerate().for_each(|(j, sum)| *sum = read(row, j).into());
-        }
-        for k in computed(inner) {
-            let at = if left.transposed { k * rows + i } else { i * inner + k };
-            let value = f64::from(factor(&product, left.values, index * product.left_stride() + at));
-            for (j, sum) in sums.iter_mut().enumerate() {
-                let at = if right.transposed { j * inner + k } else { k * columns + j };
-                *sum += value * f64::from(factor(&product, right.values, index * product.right_stride() + at));
+    let Product { batch, rows, inner, columns, .. } = product;
+    let depth = computed(inner).len();
+    for index in computed(batch) {
+        let left = factor(&product, product.left, index * product.left_stride(), [rows, inner]);
+        let right = factor(&product, product.right, index * product.right_stride(), [inner, columns]);
+        for (place, i) in computed(rows).enumerate() {
+            let row = to.part((index * rows + i) * columns, columns);
+            let mut sums: Vec<f64> = match product.add {
+                true => (0..columns).map(|j| read(row, j).into()).collect(),
+                false => vec![0.0; columns],
+            };
+            for (factor, right) in left[place * depth..][..depth].iter().zip(right.chunks_exact(columns)) {
+                for (sum, value) in sums.iter_mut().zip(right) {
+                    *sum += f64::from(*factor) * f64::from(*value);
+                }
             }
+            let sums: Vec<f32> = sums.into_iter().map(|x| x as f32).collect();
+            write(row, &sums);
         }
-        let sums: Vec<f32> = sums.into_iter().map(|x| x as f32).collect();
-        write(row, &sums);
     }
 }
