@@ -15,10 +15,16 @@ struct Inputs {
     Ptr<const uint32_t> rows;
     uint32_t len, channels, states, row_count, sequence;
 
+    // The place of an element of (B, L, width).
+    DEVICE uint64_t at(uint32_t t, uint32_t i, uint32_t width) const {
+        return (uint64_t(sequence) * len + t) * width + i;
+    }
+    // The element at a place, or 0 for one that does not exist.
+    DEVICE float some(Ptr<const T> x, uint64_t place, bool exists) const { return exists ? to_float(x[place]) : 0.0f; }
     // An element of (B, L, width); 0 outside.
     DEVICE float step(Ptr<const T> x, uint32_t t, uint32_t i, uint32_t width) const {
         if (t >= len || i >= width) return 0.0f;
-        return to_float(x[(uint64_t(sequence) * len + t) * width + i]);
+        return to_float(x[at(t, i, width)]);
     }
     // 1 + the row at time t, or 0.
     DEVICE uint32_t row_at(uint32_t t) const {
@@ -32,15 +38,6 @@ struct Inputs {
         uint32_t row = row_at(t);
         if (row == 0 || i >= width) return 0.0f;
         return to_float(x[(uint64_t(sequence) * row_count + row - 1) * width + i]);
-    }
-    // The place of an element of (B, L, width).
-    DEVICE uint64_t at(uint32_t t, uint32_t i, uint32_t width) const {
-        return (uint64_t(sequence) * len + t) * width + i;
-    }
-    // The element at a place, or 0 for one that does not exist.
-    template <class S>
-    DEVICE float some(Ptr<const S> x, uint64_t place, bool exists) const {
-        return exists ? to_float(x[place]) : 0.0f;
     }
     // `read_out` of an element whose place is `place` if all times have a row.
     DEVICE float read_out(Ptr<const T> x, uint32_t t, uint32_t i, uint32_t width, uint64_t place, bool exists) const {
