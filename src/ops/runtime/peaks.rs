@@ -135,11 +135,18 @@ mod tests {
 
     #[test]
     fn fusing_is_no_slower_and_an_exponential_takes_some_instructions() {
-        let Peaks { flops, bf16, lanes, exps, bytes } = Peaks::measure();
-        // The bounds are generous, since the machine may be busy.
-        assert!(flops > 1e8 && flops > 0.5 * lanes, "{flops:e} and {lanes:e}");
-        assert!(exps > 1e6 && exps < lanes, "{exps:e} and {lanes:e}");
-        assert!(bf16.is_none_or(|bf16| bf16 > 0.5 * flops), "{bf16:?} and {flops:e}");
-        assert!(bytes > 1e8 && bytes < 1e13, "{bytes:e}");
+        let bounds = |&Peaks { flops, bf16, lanes, exps, bytes }: &Peaks| {
+            flops > 1e8
+                && flops > 0.5 * lanes
+                && (1e6..lanes).contains(&exps)
+                && bf16.is_none_or(|bf16| bf16 > 0.5 * flops)
+                && (1e8..1e13).contains(&bytes)
+        };
+        // A busy machine may slow any part of a measurement, so one of several must be within the bounds.
+        let mut measured = vec![Peaks::measure()];
+        while !measured.last().is_some_and(bounds) && measured.len() < 10 {
+            measured.push(Peaks::measure());
+        }
+        assert!(measured.last().is_some_and(bounds), "{measured:?}");
     }
 }
