@@ -305,7 +305,8 @@ impl<F: Float> PairTile<'_, F> {
     pub(super) fn add_by_distance(&self, i: usize, gs: &[F], bias: &mut [F]) {
         let last = bias.len() - 1;
         let time = self.block.spans[i].end;
-        let nearest = time - (self.steps.start + self.span(i).end);
+        // A row before all of these steps attends to none of them.
+        let nearest = time.saturating_sub(self.steps.start + self.span(i).end);
         let near = gs.len().min(last.saturating_sub(nearest));
         let (far, near) = gs.split_at(gs.len() - near);
         for (bias, g) in bias[nearest.min(last)..].iter_mut().zip(near.iter().rev()) {
