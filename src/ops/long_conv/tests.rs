@@ -52,11 +52,11 @@ fn kernels_equal_the_reference() {
 #[test]
 fn transforms_by_kernels_equal_those_on_the_cpu() {
     let [odd, few_taps, one_channel] = [case(3, 1000, 9, 1000), case(3, 600, 3, 150), case(1, 4096, 1, 4096)];
-    check::kernels_agree(&[odd, few_taps, one_channel], fused, fused);
+    check::kernels_agree(&[few_taps, odd, one_channel], fused, fused);
     let [wide, more_taps, late] = [case(2, 260, 35, 260), case(1, 300, 2, 700), case(2, 1024, 17, 1024)];
-    check::kernels_agree(&[wide, more_taps, late], fused, fused);
+    check::kernels_agree(&[more_taps, wide, late], fused, fused);
     let [two_nodes, beyond] = [case(3, 4100, 3, 4100), case(1, 4097, 1, 5000)];
-    check::kernels_agree(&[two_nodes, beyond], fused, fused);
+    check::kernels_agree(&[beyond, two_nodes], fused, fused);
     let more_nodes = [9_000, 20_000, 32_800].map(|len| case(1, len, 1, len));
     check::kernels_agree(&more_nodes, fused, fused);
 }
