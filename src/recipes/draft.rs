@@ -196,22 +196,16 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Options of the mixer: the user's, those of layers, those of a named block, or the protocol's defaults.
+    /// Options of the mixer: the user's, those of layers and of a named block, or the protocol's defaults.
     pub fn mixer_options(&self, variant: &str, protocol: Protocol) -> Result<BTreeMap<String, String>> {
         let (entry, given) = (self.entry, &self.choice.options);
         for (name, (value, _)) in given {
             check_option(entry, variant, name, value)?;
         }
-        let block = self.set.block.get().and_then(|block| block.named);
-        let of_block = |name: &str| {
-            let (_, value) = block?.options.iter().find(|(option, _)| *option == name)?;
-            let taken = entry.options.iter().any(|option| option.name == name && (option.accepts)(value));
-            taken.then_some(*value)
-        };
         let set = |name: &str| {
             let given = given.get(name).map(|(value, _)| value);
             let layered = || self.options.get(name).map(|(value, _)| value);
-            given.or_else(layered).map(String::as_str).or_else(|| of_block(name))
+            given.or_else(layered).map(String::as_str)
         };
         Ok(resolved_options(entry, variant, protocol, set))
     }

@@ -25,6 +25,9 @@ const MOST_DOUBLINGS: u32 = 10;
 /// Largest n of [`state_size`].
 const MOST_N: usize = 1 << MOST_DOUBLINGS;
 
+/// The reason of settings and options that a block named as a whole stands for.
+const NAMED_BLOCK: &str = "the block that --block names";
+
 /// Ratio of two sizes of a state beyond which a note says how far they are apart.
 const FAR_OFF: f64 = 1.5;
 
@@ -38,6 +41,7 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
     draft.set.variant.default(variant.to_owned(), "the mixer's default under the protocol");
     let variant = draft.set.variant.get().unwrap_or_default();
     draft.entry.check_variant(&variant)?;
+    block_options(draft);
     let options = draft.mixer_options(&variant, variants)?;
     let hybrid = hybrid(draft, variants)?;
     dropouts(&mut draft.set);
@@ -152,20 +156,30 @@ fn has_rotary(draft: &Draft, hybrid: Option<&(&'static Entry, Hybrid)>) -> bool 
     draft.entry.rotary || hybrid.is_some_and(|(entry, _)| entry.rotary)
 }
 
+/// Sets the options of the mixer that a block named as a whole stands for, except where the user or a layer sets them.
+fn block_options(draft: &mut Draft) {
+    let Some(block) = draft.set.block.get().and_then(|block| block.named) else { return };
+    for &(name, value) in block.options {
+        if draft.entry.options.iter().any(|option| option.name == name && (option.accepts)(value)) {
+            let set = || (value.to_owned(), Origin::Rule(NAMED_BLOCK));
+            draft.options.entry(name.to_owned()).or_insert_with(set);
+        }
+    }
+}
+
 /// Sets what a block that is named as a whole stands for, except where the user sets it.
 fn named_block(draft: &mut Draft, hybrid: Option<&(&'static Entry, Hybrid)>) {
     let turns = has_rotary(draft, hybrid);
     let set = &mut draft.set;
     let Some(block) = set.block.get() else { return };
     let Some(named) = block.named else { return };
-    const WHY: &str = "the block that --block names";
     let parts = named.parts.parse().expect("the parts of a named block are those of a block");
     set.block.record(Some(block.over(&parts)));
-    set.layout.rule(named.layout, WHY);
-    set.state_mixer.rule(named.state_mixer, WHY);
-    set.positions.rule(named.positions, WHY);
-    set.rotary.rule(if named.rotary && turns { Rotary::Pre } else { Rotary::None }, WHY);
-    set.mlp_width.rule(named.mlp_width(set.d.get().unwrap_or(1)), WHY);
+    set.layout.rule(named.layout, NAMED_BLOCK);
+    set.state_mixer.rule(named.state_mixer, NAMED_BLOCK);
+    set.positions.rule(named.positions, NAMED_BLOCK);
+    set.rotary.rule(if named.rotary && turns { Rotary::Pre } else { Rotary::None }, NAMED_BLOCK);
+    set.mlp_width.rule(named.mlp_width(set.d.get().unwrap_or(1)), NAMED_BLOCK);
 }
 
 /// Fails if a classifier gets a layout that it has not, or the ends of a language model.

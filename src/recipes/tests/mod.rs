@@ -180,6 +180,25 @@ fn the_rates_of_mqar_are_equal_steps_of_the_exponent() {
     assert_eq!(rates, [3e-4, 1e-3, 3e-3, 1e-2]);
 }
 
+/// The origin of a setting or an option, in words.
+fn origin(resolved: &Resolved, name: &str) -> String {
+    let found = resolved.explained.iter().find(|row| row.name == name);
+    found.unwrap_or_else(|| panic!("no {name}")).origin.to_string()
+}
+
+#[test]
+fn what_a_named_block_sets_says_so() {
+    let mut choice = Choice::of(Some("paper"), false);
+    choice.set("mixer", "softmax", "--mixer").unwrap();
+    choice.set("block", "transformer++", "--block").unwrap();
+    let resolved = resolve(task("mqar").unwrap(), &choice).unwrap();
+    for name in ["layout", "rotary", "option bias"] {
+        assert_eq!(origin(&resolved, name), "the block that --block names", "{name}");
+    }
+    choice.set("option", "bias=qkv", "--option").unwrap();
+    assert_eq!(origin(&resolve(task("mqar").unwrap(), &choice).unwrap(), "option bias"), "--option");
+}
+
 #[test]
 fn every_value_says_where_it_came_from() {
     let mut choice = Choice::of(Some("paper"), false);
@@ -187,10 +206,7 @@ fn every_value_says_where_it_came_from() {
     choice.set("option", "dt_init=mamba", "my.toml, line 3, option").unwrap();
     choice.set("mixer", "s6", "my.toml, line 3, mixer").unwrap();
     let resolved = resolve(task("mqar").unwrap(), &choice).unwrap();
-    let origin = |name: &str| {
-        let found = resolved.explained.iter().find(|row| row.name == name);
-        found.unwrap_or_else(|| panic!("no {name}")).origin.to_string()
-    };
+    let origin = |name: &str| origin(&resolved, name);
     assert_eq!(origin("d"), "--d");
     assert_eq!(origin("mixer"), "my.toml, line 3, mixer");
     assert_eq!(origin("option dt_init"), "my.toml, line 3, option");
