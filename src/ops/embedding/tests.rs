@@ -1,7 +1,7 @@
 use super::*;
 use crate::runtime::check::{self, Case, Suite};
 use candle_core::Device;
-use dsf_emulation::emulated;
+use dsf_emulation::{at_ends, emulated};
 
 const DROPPED: Dropout = Dropout { p: 0.3, key: [3, 5], index: 2 };
 
@@ -89,6 +89,19 @@ fn activations_can_be_narrower_than_the_table() {
         let [apart, most] = [apart, most].map(|x| x.to_scalar::<f32>().unwrap());
         assert!(apart <= 1e-2 * most, "{apart} of {most}");
     }
+}
+
+/// The last tokens of an output of nearly 2^32 elements get the embeddings that they get alone.
+#[test]
+fn kernels_index_large_outputs() {
+    const BEFORE: usize = (1 << 20) - 2;
+    let [table, positions] = &case(9, 4, 1024).vars(DType::F32)[..] else { unreachable!() };
+    let embed = |tokens: &Tensor| embedding(tokens, table, Some(positions), None, DType::BF16);
+    let numbers = |y: Tensor| y.to_dtype(DType::F32)?.to_vec3::<f32>();
+    let last = Tensor::new(&[[8u32, 1, 0, 5]], &Device::Cpu).unwrap();
+    let all = Tensor::cat(&[&Tensor::zeros((BEFORE, 4), DType::U32, &Device::Cpu).unwrap(), &last], 0).unwrap();
+    let got = emulated(|| at_ends(16, || embed(&all)?.narrow(0, BEFORE, 1)).and_then(numbers));
+    assert_eq!(got.unwrap(), embed(&last).and_then(numbers).unwrap());
 }
 
 #[test]
