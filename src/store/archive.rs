@@ -1,8 +1,9 @@
 //! Streaming writer of safetensors files. Only one tensor's bytes are in memory at a time: a checkpoint takes three
 //! times the memory of the weights.
 
-use candle_core::Result as Computed;
+use candle_core::{Result as Computed, Tensor};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
+use safetensors::View;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -17,7 +18,7 @@ const METADATA: &str = "__metadata__";
 /// Metadata key of the SHA-256 over the rest of the header and all tensors.
 const DIGEST: &str = "sha256";
 
-/// A file of f32 tensors that has not been written yet.
+/// A file of tensors that has not been written yet.
 pub struct Archive<'a> {
     metadata: HashMap<String, String>,
     entries: Vec<ArchiveEntry<'a>>,
@@ -26,6 +27,7 @@ pub struct Archive<'a> {
 
 struct ArchiveEntry<'a> {
     name: String,
+    dtype: Dtype,
     shape: Vec<usize>,
     bytes: Box<dyn Fn() -> Computed<Vec<u8>> + 'a>,
 }
@@ -46,9 +48,16 @@ impl<'a> Archive<'a> {
         Self { digested: true, ..self }
     }
 
-    /// Adds a tensor. Its little-endian bytes are requested when the file is written.
+    /// Adds a tensor of f32. Its little-endian bytes are requested when the file is written.
     pub fn add(&mut self, name: String, shape: &[usize], bytes: impl Fn() -> Computed<Vec<u8>> + 'a) {
-        self.entries.push(ArchiveEntry { name, shape: shape.to_vec(), bytes: Box::new(bytes) });
+        self.entries.push(ArchiveEntry { name, dtype: Dtype::F32, shape: shape.to_vec(), bytes: Box::new(bytes) });
+    }
+
+    /// Adds a tensor on the CPU with its own type.
+    pub fn add_tensor(&mut self, name: String, tensor: Tensor) {
+        let (dtype, shape) = (View::dtype(&tensor), tensor.dims().to_vec());
+        let bytes = Box::new(move || Ok(tensor.data().into_owned()));
+        self.entries.push(ArchiveEntry { name, dtype, shape, bytes });
     }
 
     /// Writes the file to `out`. The same tensors give the same bytes.
@@ -75,8 +84,8 @@ impl<'a> Archive<'a> {
         let mut end = 0;
         let infos = self.entries.iter().map(|entry| {
             let start = end;
-            end += 4 * entry.shape.iter().product::<usize>();
-            let info = TensorInfo { dtype: Dtype::F32, shape: entry.shape.clone(), data_offsets: (start, end) };
+            end += entry.dtype.bitsize() / 8 * entry.shape.iter().product::<usize>();
+            let info = TensorInfo { dtype: entry.dtype, shape: entry.shape.clone(), data_offsets: (start, end) };
             (entry.name.clone(), info)
         });
         let header = Metadata::new(Some(self.metadata.clone()), infos.collect());

@@ -4,7 +4,7 @@ use super::chosen::Chosen;
 use super::stream::Streamed;
 use crate::cli::{exit, print, Global};
 use crate::error::{ensure, Error, Result};
-use crate::model::generate::{Continuation, Memory, Sampling, SamplingRule};
+use crate::model::generate::{check_place, Continuation, Memory, Sampling, SamplingRule};
 use crate::model::LanguageModel;
 use crate::sweep::estimate::{counted, duration};
 use crate::tasks::wikitext::Vocabulary;
@@ -30,9 +30,10 @@ pub(super) struct GenerateArguments {
     /// A tokenizer.json whose post-processor adds special tokens, such as a beginning-of-text token, adds them here.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true, required_unless_present = "load_state")]
     prompt: Option<String>,
-    /// Write the state behind the prompt to a file.
+    /// Write the state after the prompt to a file.
     ///
-    /// The file is in the format of safetensors. With --load-state the prompt need not be read again.
+    /// The file is in the format of safetensors. With --load-state the prompt need not be read again. A file that is no saved
+    /// state is not replaced.
     #[arg(long, value_name = "FILE")]
     save_state: Option<PathBuf>,
     /// Go on from a file of --save-state.
@@ -75,6 +76,9 @@ impl GenerateArguments {
 
 pub(super) fn main(arguments: &GenerateArguments, global: &Global) -> Result<u8> {
     arguments.choice().check()?;
+    if let Some(file) = &arguments.save_state {
+        check_place(file)?;
+    }
     let prompt = arguments.prompt()?;
     let (found, text) = arguments.chosen.open(global)?;
     let data_dir = arguments.chosen.data_dir.as_deref();

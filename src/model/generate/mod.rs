@@ -5,6 +5,7 @@ mod sampling;
 mod saved;
 
 pub use sampling::{Sampling, SamplingRule};
+pub use saved::check_place;
 
 use super::{Decoder, LanguageModel};
 use crate::error::{ensure, Result};

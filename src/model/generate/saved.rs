@@ -1,10 +1,13 @@
-//! Files of a continuation: the tokens read so far and the states behind them, so that a prompt is read once.
+//! Files of a continuation: the tokens read so far and the states after them, so that a prompt is read once.
 
 use super::{Continuation, DecodingForm, SamplingRule};
 use crate::error::{ensure, refuse, Error, Result};
-use crate::files::write_atomic;
+use crate::files::{self, write_atomic_by};
 use crate::model::{Decoder, LanguageModel};
+use crate::store::{check_archive, Archive};
 use candle_core::{DType, Device, Tensor};
+use safetensors::tensor::Metadata;
+use safetensors::SafeTensors;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -13,25 +16,38 @@ const IDS: &str = "ids";
 const LOGITS: &str = "logits";
 const WEIGHTS: &str = "weights";
 
+/// Fails if `path` is a file that [`Continuation::save`] must not replace, since it is no saved state.
+pub fn check_place(path: &Path) -> Result<()> {
+    let is_state = |bytes: &[u8]| {
+        let header = SafeTensors::read_metadata(bytes).ok().map(|(_, header)| header);
+        let weights = |header: &Metadata| header.metadata().as_ref().is_some_and(|all| all.contains_key(WEIGHTS));
+        header.is_some_and(|header| weights(&header) && header.info(IDS).is_some())
+    };
+    ensure!(
+        !path.exists() || files::map(path).is_ok_and(|file| is_state(&file)),
+        flag "--save-state" = path.display(), "is a file already, and no saved state: name another, or remove it");
+    Ok(())
+}
+
 impl<'a> Continuation<'a> {
-    /// Writes the tokens and the states to a safetensors file; `weights` is the digest of the model's weights. Fails for a
-    /// model that holds no state, and if writing fails.
+    /// Writes the tokens and the states to a safetensors file with a digest of its contents; `weights` is the digest of the
+    /// model's weights. Fails for a model that holds no state, and if writing fails.
     pub fn save(&self, path: &Path, weights: &str) -> Result<()> {
         let DecodingForm::Recurrent(decoder) = &self.form else {
             refuse!(flag "--save-state" = path.display(), "this model holds no state: it reads its last tokens again for each");
         };
         let count = self.written.len();
-        let mut tensors: Vec<(String, Tensor)> = decoder.tensors()?;
-        tensors.push((IDS.to_owned(), Tensor::from_slice(&self.written, count, &Device::Cpu)?));
-        tensors.push((LOGITS.to_owned(), Tensor::from_slice(&self.logits, self.logits.len(), &Device::Cpu)?));
-        let metadata = HashMap::from([(WEIGHTS.to_owned(), weights.to_owned())]);
-        let bytes = safetensors::serialize(tensors.iter().map(|(name, tensor)| (name, tensor)), Some(metadata));
-        let bytes = bytes.map_err(|e| Error::usage(format!("{}: {e}", path.display())))?;
-        write_atomic(path, &bytes)
+        let mut archive = Archive::new([(WEIGHTS, weights.to_owned())]).digested();
+        for (name, tensor) in decoder.tensors()? {
+            archive.add_tensor(name, tensor);
+        }
+        archive.add_tensor(IDS.to_owned(), Tensor::from_slice(&self.written, count, &Device::Cpu)?);
+        archive.add_tensor(LOGITS.to_owned(), Tensor::from_slice(&self.logits, self.logits.len(), &Device::Cpu)?);
+        write_atomic_by(path, |out| archive.write(out))
     }
 
-    /// Goes on from a file that [`Self::save`] wrote for the same model. Fails if the file is not such a file, if it was
-    /// written for other weights, or if its tensors are not the states of `model`.
+    /// Goes on from a file that [`Self::save`] wrote for the same model. Fails if the file is damaged or not such a file, if
+    /// it was written for other weights, or if its tensors are not the states of `model`.
     pub fn load(
         path: &Path,
         weights: &str,
@@ -40,9 +56,13 @@ impl<'a> Continuation<'a> {
         device: &Device,
     ) -> Result<Self> {
         choice.check()?;
-        let bytes = std::fs::read(path).map_err(Error::io("read", path))?;
+        if !path.exists() {
+            return Err(Error::missing_at(path, "no such file; --save-state writes one"));
+        }
+        let bytes = files::read_bytes(path)?;
         let wrong = |why: String| Error::corrupt(path.display().to_string(), format!("not a saved state: {why}"));
-        let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).map_err(|e| wrong(e.to_string()))?;
+        let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|e| wrong(e.to_string()))?;
+        check_archive(&bytes).map_err(|why| Error::corrupt(path.display().to_string(), why))?;
         let found = header.metadata().as_ref().and_then(|metadata| metadata.get(WEIGHTS));
         match found {
             None => return Err(wrong(format!("it has no `{WEIGHTS}` in its header"))),
@@ -132,7 +152,7 @@ mod tests {
         (0..6).map(|_| text.next_token().unwrap()).collect()
     }
 
-    /// The text goes on as if the prompt had been read, also behind further tokens.
+    /// The text goes on as if the prompt had been read, also after further tokens.
     #[test]
     fn a_loaded_state_goes_on_where_the_prompt_ended() {
         let dir = tempfile::tempdir().unwrap();
@@ -152,6 +172,23 @@ mod tests {
         }
     }
 
+    /// A changed number of a state is noticed, whatever its type.
+    #[test]
+    fn a_damaged_state_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.safetensors");
+        let linear = model("linear");
+        begun(&linear).save(&path, "0123").unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        let (header, _) = SafeTensors::read_metadata(&whole).unwrap();
+        for at in [header + 8, header + (whole.len() - header) / 2, whole.len() - 1] {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1;
+            std::fs::write(&path, bytes).unwrap();
+            loaded(&linear, &path, "0123").fails("corrupt").names(&["damaged"]);
+        }
+    }
+
     #[test]
     fn a_state_of_other_weights_or_another_model_is_refused() {
         let dir = tempfile::tempdir().unwrap();
@@ -160,9 +197,13 @@ mod tests {
         begun(&linear).save(&path, "0123").unwrap();
         loaded(&linear, &path, "4567").refuses("--load-state").names(&["0123", "4567", "--checkpoint"]);
         loaded(&model("mamba"), &path, "0123").fails("corrupt").names(&["layer 0"]);
+        check_place(&path).unwrap();
         std::fs::write(&path, [0; 50]).unwrap();
+        check_place(&path).refuses("--save-state").gives(&path.display().to_string());
         loaded(&linear, &path, "0123").fails("corrupt").names(&["header"]);
-        loaded(&linear, &dir.path().join("none"), "0123").fails("io");
+        let none = dir.path().join("none");
+        check_place(&none).unwrap();
+        loaded(&linear, &none, "0123").fails("missing");
         let hyena = model("hyena");
         begun(&hyena).save(&path, "0123").refuses("--save-state");
     }

@@ -226,6 +226,10 @@ fn a_kept_state_goes_on_where_the_prompt_ended() {
     let other = world.only_run("other");
     let line = format!("wikitext generate --checkpoint {} --load-state kept.safetensors", other.display());
     world.refuses(&line, "--load-state").gives("kept.safetensors").names(&["--checkpoint"]);
+    let line =
+        format!("wikitext generate --checkpoint {id} --prompt a --save-state results/runs/{id}/best.safetensors");
+    world.refuses(&line, "--save-state").gives(&format!("results/runs/{id}/best.safetensors"));
+    write("--prompt a --save-state kept.safetensors");
 }
 
 #[test]
