@@ -80,13 +80,26 @@ impl Repetitions {
 
     /// Times repetitions of `work`. Returns its last result, and the seconds per call.
     pub fn time<T>(&self, clock: Clock, device: &Device, work: &mut dyn FnMut() -> Result<T>) -> Result<(T, Timing)> {
+        self.time_after(&mut || Ok(()), clock, device, work)
+    }
+
+    /// Same as [`Self::time`], where each round is timed after `begin`, which itself is not timed.
+    pub fn time_after<T>(
+        &self,
+        begin: &mut dyn FnMut() -> Result<()>,
+        clock: Clock,
+        device: &Device,
+        work: &mut dyn FnMut() -> Result<T>,
+    ) -> Result<(T, Timing)> {
         let mut last = None;
+        begin()?;
         for _ in 0..self.warm_up {
             last = Some(work()?);
         }
         let (mut calls, mut spans) = (1, Vec::new());
         while spans.len() < self.rounds {
             let mut result = None;
+            begin()?;
             let span = clock.time(device, &mut || {
                 for _ in 0..calls {
                     result = Some(work()?);
@@ -154,6 +167,7 @@ impl Spread {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
 
     const NAP: std::time::Duration = std::time::Duration::from_millis(1);
 
@@ -196,6 +210,26 @@ mod tests {
         assert!(calls > 30, "{calls}");
         let seconds = timing.seconds;
         assert!(seconds.min >= 1e-3 && seconds.min <= seconds.median);
+    }
+
+    /// Rounds that are too short, and are repeated with more calls, begin anew, too.
+    #[test]
+    fn every_round_begins_anew() {
+        let schedule = Repetitions { warm_up: 3, rounds: 4, round_seconds: f64::INFINITY, most_calls: 8 };
+        let (calls, longest, begun) = (Cell::new(0), Cell::new(0), Cell::new(0));
+        let mut begin = || {
+            calls.set(0);
+            begun.set(begun.get() + 1);
+            Ok(())
+        };
+        let mut work = || {
+            calls.set(calls.get() + 1);
+            longest.set(calls.get().max(longest.get()));
+            Ok(())
+        };
+        schedule.time_after(&mut begin, Clock::Cpu, &Device::Cpu, &mut work).unwrap();
+        assert_eq!(longest.get(), 8);
+        assert!(begun.get() > 5, "{}", begun.get());
     }
 
     #[test]
