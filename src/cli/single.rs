@@ -101,6 +101,10 @@ pub(super) fn main(mut arguments: SingleArguments, task: TaskRow, global: &Globa
     if !known {
         progress::prepare([&config.task], data_dir, global.silent(), &stop)?;
         sizes = task.counted(data_dir)?;
+        // The screen computes the accuracy without the skill, which takes as long as the sequences are.
+        if context.device.is_cpu() && !arguments.training.allow_swap {
+            estimate::check_room(std::slice::from_ref(&config), Some("--allow-swap"))?;
+        }
     }
     let examples = config.train.batch_size.min(sizes.examples[0]);
     let tokens_per_step = examples * sizes.tokens_per_example();
@@ -108,9 +112,6 @@ pub(super) fn main(mut arguments: SingleArguments, task: TaskRow, global: &Globa
     if !known {
         screen.say(&title(&config, &*task));
         notes.iter().for_each(|note| screen.say(&format!("note: {note}")));
-        if context.device.is_cpu() && !arguments.training.allow_swap {
-            estimate::check_room(std::slice::from_ref(&config), Some("--allow-swap"))?;
-        }
         screen.say(&estimate::sentence(&config, &sizes, &context.device)?);
     }
     check_stop(&stop)?;

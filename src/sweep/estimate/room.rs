@@ -1,6 +1,6 @@
 //! Check that runs fit into memory, before anything is allocated.
 
-use super::format::bytes;
+use super::format::{bytes, counted};
 use super::work::SizeCache;
 use crate::config::RunConfig;
 use crate::error::{refuse, Result};
@@ -29,10 +29,11 @@ fn check(runs: &[RunConfig], room: f64, of: &str, insist: Option<&str>) -> Resul
         let (model, train) = (&run.model, &run.train);
         let (needed, room) = (bytes(needed), bytes(room));
         let batch = train.micro_batch.unwrap_or(train.batch_size);
+        let tokens = counted(run.task.read()?.sizes().seq_len, "token");
         let insist = insist.map_or(String::new(), |flag| format!(", or insist with {flag}"));
         refuse!(
-            "{} with --d {}, --n {} and {batch} examples at a time needs about {needed} of memory, and {of} is {room}: \
-             take a smaller --d or --n, or a smaller --micro-batch{insist}",
+            "{} with --d {}, --n {} and {batch} examples of {tokens} at a time needs about {needed} of memory, and {of} is \
+             {room}: take shorter sequences, a smaller --d or --n, or a smaller --micro-batch{insist}",
             model.mixer,
             model.d_model,
             model.d_state
