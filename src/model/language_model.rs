@@ -6,7 +6,7 @@ use super::block::BlockState;
 use super::body::{BetweenSteps, Body};
 use super::spec::BodySpec;
 use super::Io;
-use crate::config::{MapInit, ModelConfig, PositionEmbedding};
+use crate::config::{InitScheme, MapInit, ModelConfig, PositionEmbedding};
 use crate::mixers::MixerSpec;
 use crate::nn::{linear, sinusoids, Cx, Init, Norm, Params, Rows, Scheme};
 use crate::ops::{self, Classified};
@@ -127,7 +127,12 @@ impl LanguageModel {
         let embedding = TokenEmbedding::new(config, io, params)?;
         let (d, std) = (config.d_model, MixerSpec::from(config).input_std);
         let torch = config.map_init == MapInit::Torch;
-        let params = &if torch { params.clone().with_scheme(Scheme::Torch) } else { params.clone() };
+        let small = config.language.as_ref().is_some_and(|language| language.init == InitScheme::Pythia);
+        let params = &match (torch, small) {
+            (true, _) => params.clone().with_scheme(Scheme::Torch),
+            (_, true) => params.clone().with_scheme(Scheme::Small),
+            _ => params.clone(),
+        };
         let table = || {
             let head = params.scope("head");
             match torch {

@@ -79,7 +79,7 @@ pub enum Scheme {
     Mamba,
     /// Normal weights with standard deviation fan_in^-1/2, zero biases: the released Hawk.
     FanIn,
-    /// Same as `Gpt`, for standard deviations of Nguyen and Salazar: xLSTM.
+    /// Same as `Gpt`, for standard deviations of Nguyen and Salazar: Pythia and xLSTM.
     Small,
 }
 
@@ -91,7 +91,7 @@ impl Scheme {
             Self::Torch => "default of PyTorch",
             Self::Mamba => "code of Mamba",
             Self::FanIn => "released Hawk",
-            Self::Small => "code of xLSTM",
+            Self::Small => "Nguyen & Salazar 2019",
         }
     }
 }
