@@ -24,7 +24,7 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// Whether classifiers have the layout: the released code has none of the others, no paper describes one, and
+    /// Whether classifiers here have the layout: the released code has no classifier of the others, and
     /// `parallel` has no place for λ.
     pub fn is_of_classifiers(self) -> bool {
         !matches!(self, Self::Mamba | Self::Parallel)

@@ -188,7 +188,10 @@ fn check_classifier(draft: &Draft) -> Result<()> {
     if let (Objective::Pooled, Some(layout)) = (draft.task.objective, layout) {
         let name = if layout == Layout::Mamba { "mamba" } else { "parallel" };
         let flag = if draft.choice.values.contains_key("layout") { "--layout" } else { "--block" };
-        refuse!(flag(flag) = name, "no paper describes a classifier of the layout {name}; give transformer, shared, prenorm, postnorm or hawk to --layout");
+        refuse!(
+            flag(flag) = name,
+            "classifiers here have no layout {name}; give transformer, shared, prenorm, postnorm or hawk to --layout"
+        );
     }
     let Some(block) = draft.set.block.get().filter(|_| draft.task.objective == Objective::Pooled) else {
         return Ok(());
@@ -352,6 +355,7 @@ pub(super) fn leave_out(draft: &mut Draft) -> Option<usize> {
     let n = set.n.get();
     // The other mixer of a hybrid may use it.
     if !draft.entry.expands && set.hybrid.get().is_none() {
+        set.n.rule(1, "n has no effect on the state of this mixer");
         set.n.record(n.map(|_| 1));
     }
     // Mixers without a rule of their authors start as in the released model, and classifiers have no rule of PyTorch.
