@@ -78,7 +78,7 @@ impl Glu {
     }
 }
 
-/// Nonlinearity behind the state, an option of the same name in every mixer of this kind.
+/// Nonlinearity after the state, an option of the same name in every mixer of this kind.
 pub(super) const ACTIVATION: MixerOption = MixerOption {
     name: "activation",
     default: |_| "none",

@@ -1,4 +1,4 @@
-//! Any mixer behind a short convolution, `--short-conv`: y = mixer(silu(conv4(u))).
+//! Any mixer after a short convolution, `--short-conv`: y = mixer(silu(conv4(u))).
 //!
 //! Mamba, Griffin and gated DeltaNet have such a convolution inside. In front of any other mixer it is the control that
 //! separates the effect of the shift from that of the transition.

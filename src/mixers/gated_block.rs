@@ -16,7 +16,7 @@ pub(super) const BIAS: MixerOption = MixerOption {
     ..FALSE_OR_TRUE
 };
 
-/// Projections of u to the input x of a recurrence, behind a short convolution, and to the gate of its output.
+/// Projections of u to the input x of a recurrence, after a short convolution, and to the gate of its output.
 pub(super) struct GatedInput {
     /// Both projections, stacked, `(2E, d)`.
     win: Tensor,

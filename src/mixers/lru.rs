@@ -80,7 +80,7 @@ pub(super) const ENTRY: Entry = Entry {
             ..FALSE_OR_TRUE
         },
         MixerOption {
-            help: "behind the state: `none`, or `glu`, the GELU and gated linear unit of the published block",
+            help: "after the state: `none`, or `glu`, the GELU and gated linear unit of the published block",
             ..ACTIVATION
         },
     ],

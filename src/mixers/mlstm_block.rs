@@ -1,5 +1,5 @@
 //! mLSTM as the block of xLSTM (Beck et al. 2024, figure 11): the cell of [`mlstm`](super::mlstm) at an expanded width
-//! E, behind a short convolution, with a norm of each head, a skip around it and a SiLU gate,
+//! E, after a short convolution, with a norm of each head, a skip around it and a SiLU gate,
 //!
 //! y = W_out ((norm(mLSTM(q, k, v)) + s ⊙ a) ⊙ silu(z)),  a = silu(conv(x)),  q, k = W a,  v = W_V x,  x, z = W u
 //!

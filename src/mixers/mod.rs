@@ -521,7 +521,7 @@ pub fn find(name: &str) -> error::Result<&'static Entry> {
     })
 }
 
-/// Error if `--state-norm` asks for a norm behind the state of a mixer that takes none.
+/// Error if `--state-norm` asks for a norm after the state of a mixer that takes none.
 pub fn check_state_norm(entry: &Entry, model: &ModelConfig) -> error::Result<()> {
     let StateNormPlace::No(why) = entry.state_norm_of(&model.variant) else {
         return Ok(());
@@ -650,7 +650,7 @@ impl Entry {
         })
     }
 
-    /// Place for a norm behind the state in a variant.
+    /// Place for a norm after the state in a variant.
     pub fn state_norm_of(&self, variant: &str) -> StateNormPlace {
         match self.state_norm {
             StateNormPlace::FreeInFirst(width) if variant == self.variants[0] => StateNormPlace::Free(width),

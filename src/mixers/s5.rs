@@ -31,7 +31,7 @@ pub(super) const ENTRY: Entry = Entry {
             ..MixerOption::DEFAULT
         },
         MixerOption {
-            help: "behind the state: `none`, or `glu`, the GELU and half of a gated linear unit of the published block, g ⊙ σ(W g + b)",
+            help: "after the state: `none`, or `glu`, the GELU and half of a gated linear unit of the published block, g ⊙ σ(W g + b)",
             ..ACTIVATION
         },
     ],

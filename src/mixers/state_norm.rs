@@ -1,4 +1,4 @@
-//! RMS norm of each head behind the state of a core, `--state-norm`: o ⊙ g / √(mean(o²) + ε) in front of the output
+//! RMS norm of each head after the state of a core, `--state-norm`: o ⊙ g / √(mean(o²) + ε) in front of the output
 //! gate and the output map.
 //!
 //! RetNet, GLA, DeltaNet, RWKV and Mamba-2 have such a norm. Behind the state of any other mixer it is the control that
@@ -10,7 +10,7 @@ use crate::nn::{Cx, Init, Params};
 use crate::ops::Expression;
 use candle_core::{Result, Tensor, D};
 
-/// Place for a norm behind the state of a mixer.
+/// Place for a norm after the state of a mixer.
 #[derive(Clone, Copy)]
 pub enum StateNormPlace {
     /// It has none there and takes one of this width.
@@ -39,7 +39,7 @@ const EPS: f64 = 1e-10;
 
 /// The rest of a mixer with such a norm.
 pub(super) const AROUND: &str =
-    "driven by u; C_i holds the scale of the norm behind the state, which is not linear in the state, and what follows it";
+    "driven by u; C_i holds the scale of the norm after the state, which is not linear in the state, and what follows it";
 
 /// Norm of all heads.
 #[derive(Clone)]
@@ -73,7 +73,7 @@ impl StateNorm {
         o * self.scale(o)?
     }
 
-    /// `system` with this norm behind the states of its channels, along its input u `(seq_len, inputs)`.
+    /// `system` with this norm after the states of its channels, along its input u `(seq_len, inputs)`.
     pub fn behind(&self, system: Ltv, u: &Tensor) -> Result<Ltv> {
         let scale = self.scale(&system.state_outputs(u)?)?;
         Ok(Ltv { read: system.read.broadcast_mul(&scale.unsqueeze(2)?)?, ..system })

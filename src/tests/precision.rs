@@ -60,7 +60,7 @@ fn too_far(case: &Case, seq_len: usize) -> Vec<String> {
     errors.collect()
 }
 
-/// Mixers with a norm behind their state, which takes the product of query and key of a single token out again, and
+/// Mixers with a norm after their state, which takes the product of query and key of a single token out again, and
 /// mLSTM, whose normaliser does that with its gate: their gradients are then rounding alone.
 const NORMALISED: [&str; 12] = [
     "retnet",

@@ -40,7 +40,7 @@ fn lost(case: &Case, scale: f64, seq_len: usize) -> Vec<String> {
 #[test]
 fn every_mixer_reads_large_inputs() {
     let mut failed = Vec::new();
-    // Features that are turned behind their map have signs, and no logarithms.
+    // Features that are turned after their map have signs, and no logarithms.
     let turned = |case: &Case| {
         let language = case.config.language.as_ref();
         language.is_some_and(|language| language.rotary == Rotary::Post)

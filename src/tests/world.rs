@@ -83,7 +83,7 @@ impl Case {
         MIXERS.iter().flat_map(of).flat_map(turned).collect()
     }
 
-    /// Every mixer in its first variant behind a short convolution.
+    /// Every mixer in its first variant after a short convolution.
     pub fn convolved() -> Vec<Self> {
         let of = |entry: &'static Entry| {
             let case = Self::new(entry, entry.variants[0], 1);
@@ -228,10 +228,10 @@ impl std::fmt::Display for Case {
         let c = &self.config;
         write!(f, "{} {}, {} heads, {:?}", c.mixer, c.variant, c.n_heads, c.options)?;
         if c.state_norm {
-            write!(f, " with a norm behind the state")?;
+            write!(f, " with a norm after the state")?;
         }
         if c.short_conv {
-            write!(f, " behind a short convolution")?;
+            write!(f, " after a short convolution")?;
         }
         if c.is_bidirectional() {
             write!(f, " in both directions")?;

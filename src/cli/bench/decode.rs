@@ -150,7 +150,7 @@ impl DecodeArguments {
         }
         let machine = measured.last().map(|of| text::machine_of(&of.report.row));
         Report {
-            heading: format!("Decoding behind a context: d = {}, layers = {}, random weights", self.d, self.layers),
+            heading: format!("Decoding after a context: d = {}, layers = {}, random weights", self.d, self.layers),
             facts: vec![("schema".to_owned(), json!(1))],
             list: "panels",
             grids,
@@ -164,7 +164,7 @@ impl DecodeArguments {
     }
 }
 
-/// Decoding of some sequences behind a context.
+/// Decoding of some sequences after a context.
 struct Measured {
     batch: usize,
     context: usize,

@@ -33,7 +33,7 @@ enum BenchAction {
     All(many::All),
     /// Time steps of equally many tokens in longer and longer sequences.
     Lengths(many::LengthsFlags),
-    /// Time the next token behind longer and longer contexts, and measure the state.
+    /// Time the next token after longer and longer contexts, and measure the state.
     Decode(Box<decode::DecodeArguments>),
     /// Time a step or an op alternately with another program.
     Compare(many::CompareFlags),

@@ -49,7 +49,7 @@ pub(super) struct ReportArguments {
     /// Shows only the runs of the figure, on its axes.
     #[arg(long, value_name = "N", value_parser = figures(FigureSeries::Figure), conflicts_with = "table")]
     figure: Option<String>,
-    /// Scores on MAD, beside the published ones.
+    /// Scores on MAD, among those of all mixers.
     ///
     /// Same as `--figure mad`, with the runs of results/mad-small.csv among yours: each mixer's accuracy by skill, and the
     /// mixers in the order of their scores.
@@ -265,12 +265,12 @@ fn with_published(sources: &[PathBuf], folder: &Path, ids: &mut BTreeSet<String>
     let mixers = mixers.into_iter().collect::<Vec<_>>().join(", ");
     print::message(&match own.len() {
         0 => "none of these runs is yours; `dsf sweep mad-small --mixer NAME` trains the twelve of a mixer".to_owned(),
-        runs => format!("beside the published runs: {} of {mixers}", counted(runs, "run")),
+        runs => format!("beside the runs of results/mad-small.csv: {} of {mixers}", counted(runs, "run")),
     });
     if own.len() < all {
         let others = counted(all - own.len(), "run");
         print::message(&format!(
-            "left out: {others} of other sizes than mad-small; `dsf report --figure mad` shows them"
+            "left out: {others} with other settings than mad-small; `dsf report --figure mad` shows them"
         ));
     }
     ids.extend(own.iter().map(|row| row.run_id().to_owned()));

@@ -128,7 +128,7 @@ fn without_skill(groups: &[&RunGroup], name: &str) -> Option<f64> {
     (!levels.is_empty()).then(|| levels.iter().sum::<f64>() / levels.len() as f64)
 }
 
-/// Line of the accuracies without each skill, behind their mean.
+/// Line of the accuracies without each skill, after their mean.
 fn line_without_skill(levels: &[Option<f64>]) -> GridLine {
     let mean = levels.iter().copied().sum::<Option<f64>>().map(|sum| sum / levels.len() as f64);
     GridLine::of_baseline("without the skill", [mean].iter().chain(levels).map(|level| Cell::value(*level)).collect())

@@ -302,7 +302,7 @@ fn the_report_in_the_guide_is_what_the_program_prints() {
     assert_eq!(World::new().dsf(&line).ok(), printed);
 }
 
-/// Runs of a mixer stand among the published ones, marked; those of other sizes are left out.
+/// Runs of a mixer stand among those of results/mad-small.csv, marked; those with other settings are left out.
 #[test]
 fn scores_on_mad_stand_beside_the_published_ones() {
     let world = World::new();
@@ -313,7 +313,7 @@ fn scores_on_mad_stand_beside_the_published_ones() {
     fs::write(world.path("own.csv"), format!("{head}\n{}\n", lru.join("\n"))).unwrap();
     let ranked = world.dsf("report --mad own.csv");
     assert_eq!(ranked.code, 0, "{}", ranked.err);
-    assert!(ranked.err.contains("beside the published runs: 12 runs of lru"), "{}", ranked.err);
+    assert!(ranked.err.contains("beside the runs of results/mad-small.csv: 12 runs of lru"), "{}", ranked.err);
     let marked: Vec<&str> = ranked.out.lines().filter(|line| line.contains(" * ")).collect();
     assert!(matches!(marked[..], [line] if line.trim_start().starts_with("lru * ")), "{}", ranked.out);
     assert!(ranked.out.contains("*: a mixer of yours"), "{}", ranked.out);
@@ -321,6 +321,6 @@ fn scores_on_mad_stand_beside_the_published_ones() {
     assert!(table.contains("| lru * | ") && !table.contains("###"), "{table}");
     world.dsf("mad --preset smoke -q").ok();
     let other = world.dsf("report --mad");
-    assert!(other.err.contains("left out: 1 run of other sizes"), "{}", other.err);
+    assert!(other.err.contains("left out: 1 run with other settings"), "{}", other.err);
     assert!(!other.out.contains(" * "), "{}", other.out);
 }

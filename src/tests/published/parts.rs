@@ -38,7 +38,7 @@ pub fn parts_of_recall(page: &Page) {
     let [conv, both] = [false, true].map(|norm| count(recurrent, true, norm));
     let all = 4 * recurrent.len();
     page.says(
-        "together in {} of {} runs; a norm behind the state takes them to {} of {} (Fisher's exact test, p = {})",
+        "together in {} of {} runs; a norm after the state takes them to {} of {} (Fisher's exact test, p = {})",
         &texts![conv, all, both, all, format!("{:.4}", fisher(all as u64, conv as u64, both as u64))],
     );
     let [mlstm, s6, ssd, retention] = ["mlstm", "s6", "ssd", "retention"].map(|mixer| solved(&cell(mixer, true, true)));
@@ -52,7 +52,7 @@ pub fn parts_of_recall(page: &Page) {
         &[s6, ssd, low],
     );
     let delta_net = [false, true].map(|conv| solved(&cell("delta-net", conv, false)));
-    page.says("solves the task in {} runs, and in {} behind a second convolution;", &delta_net);
+    page.says("solves the task in {} runs, and in {} after a second convolution;", &delta_net);
     let [alone, convolved] = [false, true].map(|conv| cell("gla", conv, false));
     let best = |runs: &[&Row]| ends(runs.iter().map(|run| number(run, "accuracy")))[1];
     assert!(best(&alone) < best(&convolved) && best(&convolved) < SOLVED);
