@@ -1,4 +1,4 @@
-//! Speed and memory of a language model that reads token by token, behind contexts of different lengths.
+//! Speed and memory of a language model that reads token by token, after contexts of different lengths.
 
 use super::machine::Machine;
 use super::row::{Details, Measurement, MeasurementKind, MeasurementReport};
@@ -19,7 +19,7 @@ const LONGEST: usize = 1 << 20;
 /// Repetitions of one decoded token: short ones are grouped into rounds of a twentieth of a second, if the context allows.
 const REPETITIONS: Repetitions = Repetitions { warm_up: 2, rounds: 5, round_seconds: 0.05, most_calls: 256 };
 
-/// Decoding of one model: the time of the next token of each of several sequences behind a context.
+/// Decoding of one model: the time of the next token of each of several sequences after a context.
 #[derive(Clone, Debug)]
 pub struct Decoding {
     /// Config of the model; its weights are random.

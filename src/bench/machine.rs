@@ -31,26 +31,19 @@ impl Machine {
         matches!(self.device, Device::Cpu)
     }
 
-    /// Times repetitions of `work`, see [`Repetitions::time`].
+    /// Times repetitions of `work`.
     pub(super) fn time<T>(&self, schedule: &Repetitions, work: &mut dyn FnMut() -> Result<T>) -> Result<(T, Timing)> {
-        schedule.time(self.clock(), &self.device, work)
+        self.time_after(schedule, &mut || Ok(()), work)
     }
 
-    /// Same as [`Self::time`], where each round is timed after `begin`.
+    /// Times repetitions of `work`, each round of them after `begin`, see [`Repetitions::time`].
     pub(super) fn time_after<T>(
         &self,
         schedule: &Repetitions,
         begin: &mut dyn FnMut() -> Result<()>,
         work: &mut dyn FnMut() -> Result<T>,
     ) -> Result<(T, Timing)> {
-        schedule.time_after(begin, self.clock(), &self.device, work)
-    }
-
-    fn clock(&self) -> Clock {
-        match self.is_cpu() {
-            true => Clock::Cpu,
-            false => Clock::Wall,
-        }
+        schedule.time(if self.is_cpu() { Clock::Cpu } else { Clock::Wall }, &self.device, begin, work)
     }
 
     /// Records in `row` the time that `floor` derives from this machine's rates, with products of such factors. On a CPU these are measured now, under

@@ -78,17 +78,13 @@ impl Repetitions {
         self.warm_up + growing + self.rounds * self.most_calls
     }
 
-    /// Times repetitions of `work`. Returns its last result, and the seconds per call.
-    pub fn time<T>(&self, clock: Clock, device: &Device, work: &mut dyn FnMut() -> Result<T>) -> Result<(T, Timing)> {
-        self.time_after(&mut || Ok(()), clock, device, work)
-    }
-
-    /// Same as [`Self::time`], where each round is timed after `begin`, which itself is not timed.
-    pub fn time_after<T>(
+    /// Times repetitions of `work`, each round of them after `begin`, which is not timed. Returns its last result, and the
+    /// seconds per call.
+    pub fn time<T>(
         &self,
-        begin: &mut dyn FnMut() -> Result<()>,
         clock: Clock,
         device: &Device,
+        begin: &mut dyn FnMut() -> Result<()>,
         work: &mut dyn FnMut() -> Result<T>,
     ) -> Result<(T, Timing)> {
         let mut last = None;
@@ -201,7 +197,7 @@ mod tests {
         let schedule = Repetitions { warm_up: 2, rounds: 5, round_seconds: 0.02, most_calls: 1 << 14 };
         let mut calls = 0;
         let (_, timing) = schedule
-            .time(Clock::Wall, &Device::Cpu, &mut || {
+            .time(Clock::Wall, &Device::Cpu, &mut || Ok(()), &mut || {
                 calls += 1;
                 std::thread::sleep(NAP);
                 Ok(())
@@ -227,7 +223,7 @@ mod tests {
             longest.set(calls.get().max(longest.get()));
             Ok(())
         };
-        schedule.time_after(&mut begin, Clock::Cpu, &Device::Cpu, &mut work).unwrap();
+        schedule.time(Clock::Cpu, &Device::Cpu, &mut begin, &mut work).unwrap();
         assert_eq!(longest.get(), 8);
         assert!(begun.get() > 5, "{}", begun.get());
     }
@@ -241,7 +237,7 @@ mod tests {
             calls += 1;
             Ok(())
         };
-        schedule.time(Clock::Cpu, &Device::Cpu, &mut count).unwrap();
+        schedule.time(Clock::Cpu, &Device::Cpu, &mut || Ok(()), &mut count).unwrap();
         assert!(calls <= schedule.calls(), "{calls}");
     }
 }

@@ -101,7 +101,7 @@ pub(super) fn main(mut arguments: SingleArguments, task: TaskRow, global: &Globa
     if !known {
         progress::prepare([&config.task], data_dir, global.silent(), &stop)?;
         sizes = task.counted(data_dir)?;
-        // The screen computes the accuracy without the skill, which takes as long as the sequences are.
+        // Before the screen, which computes the accuracy without the skill: minutes, for very long sequences.
         if context.device.is_cpu() && !arguments.training.allow_swap {
             estimate::check_room(std::slice::from_ref(&config), Some("--allow-swap"))?;
         }
