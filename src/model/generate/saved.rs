@@ -19,14 +19,18 @@ const WEIGHTS: &str = "weights";
 /// Fails if `path` is a file that [`Continuation::save`] must not replace, since it is no saved state.
 pub fn check_place(path: &Path) -> Result<()> {
     let is_state = |bytes: &[u8]| {
-        let header = SafeTensors::read_metadata(bytes).ok().map(|(_, header)| header);
-        let weights = |header: &Metadata| header.metadata().as_ref().is_some_and(|all| all.contains_key(WEIGHTS));
-        header.is_some_and(|header| weights(&header) && header.info(IDS).is_some())
+        let header = SafeTensors::read_metadata(bytes);
+        header.is_ok_and(|(_, header)| weights_of(&header).is_some() && header.info(IDS).is_some())
     };
     ensure!(
         !path.exists() || files::map(path).is_ok_and(|file| is_state(&file)),
         flag "--save-state" = path.display(), "is a file already, and no saved state: name another, or remove it");
     Ok(())
+}
+
+/// The digest of the weights in the header of a saved state.
+fn weights_of(header: &Metadata) -> Option<&String> {
+    header.metadata().as_ref()?.get(WEIGHTS)
 }
 
 impl<'a> Continuation<'a> {
@@ -63,8 +67,7 @@ impl<'a> Continuation<'a> {
         let wrong = |why: String| Error::corrupt(path.display().to_string(), format!("not a saved state: {why}"));
         let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|e| wrong(e.to_string()))?;
         check_archive(&bytes).map_err(|why| Error::corrupt(path.display().to_string(), why))?;
-        let found = header.metadata().as_ref().and_then(|metadata| metadata.get(WEIGHTS));
-        match found {
+        match weights_of(&header) {
             None => return Err(wrong(format!("it has no `{WEIGHTS}` in its header"))),
             Some(found) if found != weights => refuse!(
                 flag "--load-state" = path.display(),
@@ -130,6 +133,8 @@ mod tests {
     use crate::error::testing::Fails;
     use crate::model::Io;
     use crate::nn::Params;
+    use std::path::PathBuf;
+    use tempfile::TempDir;
 
     const V: usize = 40;
     const PROMPT: [u32; 7] = [3, 9, 27, 1, 0, 39, 5];
@@ -142,6 +147,14 @@ mod tests {
 
     fn begun(model: &LanguageModel) -> Continuation<'_> {
         Continuation::begin(model, &PROMPT, SamplingRule::Greedy, (V, 32), &Device::Cpu).unwrap()
+    }
+
+    /// A state of `model` after the prompt, for weights with the digest 0123, in a folder of its own.
+    fn kept(model: &LanguageModel) -> (TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.safetensors");
+        begun(model).save(&path, "0123").unwrap();
+        (dir, path)
     }
 
     fn loaded<'a>(model: &'a LanguageModel, path: &Path, weights: &str) -> Result<Continuation<'a>> {
@@ -172,16 +185,15 @@ mod tests {
         }
     }
 
-    /// A changed number of a state is noticed, whatever its type.
+    /// A changed bit of a state, of a token or of a logit is noticed.
     #[test]
     fn a_damaged_state_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("state.safetensors");
         let linear = model("linear");
-        begun(&linear).save(&path, "0123").unwrap();
+        let (_dir, path) = kept(&linear);
         let whole = std::fs::read(&path).unwrap();
         let (header, _) = SafeTensors::read_metadata(&whole).unwrap();
-        for at in [header + 8, header + (whole.len() - header) / 2, whole.len() - 1] {
+        let logits = 4 * V;
+        for at in [header + 8, header + (whole.len() - header) / 2, whole.len() - logits - 1, whole.len() - 1] {
             let mut bytes = whole.clone();
             bytes[at] ^= 1;
             std::fs::write(&path, bytes).unwrap();
@@ -191,10 +203,8 @@ mod tests {
 
     #[test]
     fn a_state_of_other_weights_or_another_model_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("state.safetensors");
         let linear = model("linear");
-        begun(&linear).save(&path, "0123").unwrap();
+        let (dir, path) = kept(&linear);
         loaded(&linear, &path, "4567").refuses("--load-state").names(&["0123", "4567", "--checkpoint"]);
         loaded(&model("mamba"), &path, "0123").fails("corrupt").names(&["layer 0"]);
         check_place(&path).unwrap();
