@@ -138,15 +138,18 @@ mod tests {
         let bounds = |&Peaks { flops, bf16, lanes, exps, bytes }: &Peaks| {
             flops > 1e8
                 && flops > 0.5 * lanes
-                && (1e6..lanes).contains(&exps)
+                && exps > 1e6
+                && exps < lanes
                 && bf16.is_none_or(|bf16| bf16 > 0.5 * flops)
-                && (1e8..1e13).contains(&bytes)
+                && bytes > 1e8
+                && bytes < 1e13
         };
         // A busy machine may slow any part of a measurement, so one of several must be within the bounds.
-        let mut measured = vec![Peaks::measure()];
-        while !measured.last().is_some_and(bounds) && measured.len() < 10 {
+        let mut measured = Vec::new();
+        let holds = (0..10).any(|_| {
             measured.push(Peaks::measure());
-        }
-        assert!(measured.last().is_some_and(bounds), "{measured:?}");
+            measured.last().is_some_and(bounds)
+        });
+        assert!(holds, "{measured:?}");
     }
 }
