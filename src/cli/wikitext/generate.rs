@@ -12,7 +12,7 @@ use clap::Args;
 use indicatif::DecimalBytes;
 use serde_json::json;
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 #[derive(Args)]
@@ -138,6 +138,9 @@ pub(super) fn main(arguments: &GenerateArguments, global: &Global) -> Result<u8>
         let (read, made) = (counted(ids.len(), "token"), counted(made, "token"));
         let prompt = format!("read {read} in {}", duration(reading));
         print::message(&format!("{prompt}, wrote {made}, {speed:.0} a second; {memory}"));
+        if let Some(file) = arguments.save_state.as_deref().map(Path::display) {
+            print::message(&format!("state after the prompt: {file}; --load-state {file} goes on from it"));
+        }
         if written.ids().len() > text.seq_len {
             let trained = counted(text.seq_len, "token");
             print::message(&format!("the model was trained on windows of {trained}: this is longer"));

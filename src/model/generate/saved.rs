@@ -61,7 +61,7 @@ impl<'a> Continuation<'a> {
     ) -> Result<Self> {
         choice.check()?;
         if !path.exists() {
-            return Err(Error::missing_at(path, "no such file; --save-state writes one"));
+            return Err(Error::missing_at(path, "no such file; --load-state takes one that --save-state wrote"));
         }
         let bytes = files::read_bytes(path)?;
         let wrong = |why: String| Error::corrupt(path.display().to_string(), format!("not a saved state: {why}"));

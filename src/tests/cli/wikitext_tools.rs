@@ -229,7 +229,8 @@ fn a_kept_state_goes_on_where_the_prompt_ended() {
     let line =
         format!("wikitext generate --checkpoint {id} --prompt a --save-state results/runs/{id}/best.safetensors");
     world.refuses(&line, "--save-state").gives(&format!("results/runs/{id}/best.safetensors"));
-    write("--prompt a --save-state kept.safetensors");
+    let again = world.dsf(&format!("wikitext generate --checkpoint {id} --prompt a --save-state kept.safetensors"));
+    assert!(again.err.contains("--load-state kept.safetensors"), "{}", again.err);
 }
 
 #[test]
