@@ -7,7 +7,7 @@ use crate::error::{ensure, refuse, Error, Result};
 use crate::recipes::{self, Flags};
 use crate::store::{read_summary, Record, RunStatus, Store};
 use crate::sweep::slurm::Site;
-use crate::sweep::{Limits, Options, Plan, Shard, Training};
+use crate::sweep::{estimate, Limits, Options, Plan, PlanStatus, Shard, Training};
 use clap::{Args, ValueEnum};
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -43,7 +43,10 @@ pub(super) struct Typed {
     /// With --per-gpu, `cuda` means all GPUs.
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub device: DeviceChoice,
-    /// Runs at a time, sharing the threads [default: 1].
+    /// Runs at a time [default: on a CPU one per thread].
+    ///
+    /// They share the threads. By default there are as many as threads, as long as they need at most half of the memory of
+    /// the machine or the job; on a GPU there is one.
     #[arg(short, long, value_name = "N", conflicts_with = "per_gpu")]
     jobs: Option<usize>,
     /// Number of runs at a time on each GPU, in one process. Several small models use a GPU better than one.
@@ -162,13 +165,14 @@ impl Typed {
         Ok(SelectedRuns { plan, shard: Some((shard, others)), unidentified: None })
     }
 
-    /// Returns the options for training the runs.
-    pub fn options(&self, global: &Global) -> Result<Options> {
-        let (devices, jobs) = self.places()?;
+    /// Returns the options for training the runs of `plan` that are not done.
+    pub fn options(&self, plan: &Plan, global: &Global) -> Result<Options> {
+        let threads = global.threads()?;
+        let (devices, jobs) = self.places(|| self.default_jobs(plan, threads, global))?;
         Ok(Options {
             jobs,
             retry_failed: self.retry_failed,
-            threads: (global.threads()? / jobs).max(1),
+            threads: (threads / jobs).max(1),
             devices,
             hosted: self.per_gpu.is_some_and(|each| each > 1),
             training: self.training.clone(),
@@ -176,14 +180,24 @@ impl Typed {
         })
     }
 
+    /// Returns the number of runs in parallel if no flag gives it.
+    fn default_jobs(&self, plan: &Plan, threads: usize, global: &Global) -> Result<usize> {
+        if self.device.is_gpu() {
+            return Ok(1);
+        }
+        let store = global.out.is_dir().then(|| Store::existing(&global.out)).transpose()?;
+        let standing = PlanStatus::of(&plan.runs, store.as_ref(), self.retry_failed)?;
+        estimate::parallel_runs(&standing.to_do, threads)
+    }
+
     /// Returns the devices that the runs share, and the number of runs in parallel.
-    fn places(&self) -> Result<(Vec<String>, usize)> {
+    fn places(&self, default_jobs: impl FnOnce() -> Result<usize>) -> Result<(Vec<String>, usize)> {
         let within = |flag: &str, n: usize| match n {
             1..=1024 => Ok(n),
             _ => refuse!(flag(flag) = n, "must be 1 to 1024"),
         };
         let Some(each) = self.per_gpu else {
-            let jobs = within("--jobs", self.jobs.unwrap_or(1))?;
+            let jobs = self.jobs.map_or_else(default_jobs, |jobs| within("--jobs", jobs))?;
             return Ok((vec![self.device.name()?], jobs));
         };
         let each = within("--per-gpu", each)?;

@@ -95,7 +95,9 @@ pub(super) fn main(arguments: SweepArguments, global: &Global) -> Result<u8> {
 fn sweep(typed: &Typed, global: &Global) -> Result<u8> {
     let mut words = typed.experiment.iter().filter_map(|file| file.to_str());
     if let Some(command) = words.find(|word| COMMANDS.contains(word)) {
-        refuse!("`{command}` comes first, its flags behind it: dsf sweep {command} ... (a file of that name is ./{command})");
+        refuse!(
+            "`{command}` comes first, its flags after it: dsf sweep {command} ... (a file of that name is ./{command})"
+        );
     }
     ensure!(
         typed.halving.is_none() || typed.executor == Executor::Local,
@@ -113,7 +115,7 @@ fn train(typed: &Typed, asked: SelectedRuns, global: &Global) -> Result<u8> {
     let device = typed.device;
     let training = &typed.training;
     device.serves(training)?;
-    let options = typed.options(global)?;
+    let options = typed.options(&plan, global)?;
     if !options.training.allow_swap && !device.is_gpu() {
         estimate::check_room(&plan.runs, Some("--allow-swap"))?;
     }

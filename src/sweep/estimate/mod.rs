@@ -13,4 +13,4 @@ pub use cost::{costs, sentence, Cost};
 pub use dry_run::{announced, dry_run, headline, Forecast};
 pub use format::{counted, duration, grouped};
 pub use left::{left, work, EpochsLeft};
-pub use room::check_room;
+pub use room::{check_room, parallel_runs};

@@ -1,4 +1,4 @@
-//! Check that runs fit into memory, before anything is allocated.
+//! Checks that runs fit into memory, before anything is allocated, and the number of those that fit together.
 
 use super::format::{bytes, counted};
 use super::work::SizeCache;
@@ -14,6 +14,25 @@ pub fn check_room(runs: &[RunConfig], insist: Option<&str>) -> Result<()> {
         Some(limit) => check(runs, limit.bytes as f64, limit.of, insist),
         None => Ok(()),
     }
+}
+
+/// Returns the number of `runs` to train in parallel on a CPU with `threads` threads: one per thread, as long as the
+/// largest of them together need at most half of the memory. A second thread speeds up a step of a small model by little.
+pub fn parallel_runs(runs: &[RunConfig], threads: usize) -> Result<usize> {
+    let room = memory_limit().map_or(f64::INFINITY, |limit| limit.bytes as f64 / 2.0);
+    within(runs, threads, room)
+}
+
+fn within(runs: &[RunConfig], threads: usize, room: f64) -> Result<usize> {
+    let mut sizes = SizeCache::default();
+    let mut needs: Vec<f64> = runs.iter().map(|run| Ok(sizes.work(run)?.bytes)).collect::<Result<_>>()?;
+    needs.sort_by(|a, b| b.total_cmp(a));
+    let mut together = 0.0;
+    let fitting = needs.iter().take(threads).take_while(|need| {
+        together += **need;
+        together <= room
+    });
+    Ok(fitting.count().max(1))
 }
 
 fn check(runs: &[RunConfig], room: f64, of: &str, insist: Option<&str>) -> Result<()> {
@@ -75,6 +94,21 @@ mod tests {
         assert!(check(&[run(&many)], 1e9, "the limit", None).is_err());
         let parts = [&many[..], &[("micro-batch", "64")]].concat();
         check(&[run(&parts)], 1e9, "the limit", None).unwrap();
+    }
+
+    #[test]
+    fn as_many_runs_are_parallel_as_threads_and_memory_allow() {
+        let runs = vec![run(&[]); 5];
+        let each = SizeCache::default().work(&runs[0]).unwrap().bytes;
+        let parallel = |count: usize, threads, room| within(&runs[..count], threads, room).unwrap();
+        assert_eq!(parallel(5, 4, f64::INFINITY), 4);
+        assert_eq!(parallel(3, 4, f64::INFINITY), 3);
+        assert_eq!(parallel(5, 4, 2.5 * each), 2);
+        // One run is always trained: whether it fits is another check.
+        assert_eq!([parallel(5, 4, 0.5 * each), parallel(0, 4, f64::INFINITY)], [1, 1]);
+        // The largest count, wherever they are in the plan.
+        let mixed = [run(&[]), run(&[("train-examples", "3000000")])];
+        assert_eq!(within(&mixed, 2, 2.5 * each).unwrap(), 1);
     }
 
     #[test]

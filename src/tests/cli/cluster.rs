@@ -111,7 +111,7 @@ fn a_retry_trains_what_failed_and_nothing_else() {
     fs::remove_file(run.join("result.json")).unwrap();
     let checkpoint = run.join("checkpoint.safetensors");
     fs::create_dir(&checkpoint).unwrap();
-    let line = format!("{GRID} --max-failures 1");
+    let line = format!("{GRID} --max-failures 1 --jobs 1");
     let said = world.dsf(&line);
     assert_eq!(said.code, 3);
     assert!(said.out.contains("8 runs: 0 finished, 1 failed, 7 not begun"), "{}", said.out);
