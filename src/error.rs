@@ -331,13 +331,16 @@ pub fn unknown_value<'a>(flag: &str, kind: &str, given: &str, known: impl IntoIt
 /// The known name nearest to `given`, if one is near, and all of them.
 fn known_names<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
-    let nearest = known
-        .iter()
-        .map(|k| (strsim::damerau_levenshtein(given, k), *k))
-        .min()
-        .filter(|(distance, k)| *distance <= k.len().max(given.len()) / 2);
-    let hint = nearest.map_or(String::new(), |(_, k)| format!(" Did you mean `{k}`?"));
+    let hint = nearest(given, &known).map_or(String::new(), |k| format!(" Did you mean `{k}`?"));
     format!("{hint} Known: {}", known.join(", "))
+}
+
+/// The known name nearest to `given`, if one is near; upper and lower case are alike.
+pub fn nearest<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
+    let given = given.to_lowercase();
+    let distances = known.iter().map(|k| (strsim::damerau_levenshtein(&given, &k.to_lowercase()), *k));
+    let (distance, k) = distances.min()?;
+    (distance <= k.len().max(given.len()) / 2).then_some(k)
 }
 
 /// Assertions of tests about an error: its kind, the place of the fault, and names in the reason.

@@ -39,7 +39,7 @@ pub(super) fn sentence(config: &RunConfig, task: &str, metrics: &Metrics) -> Str
     format!(
         "{} on {task} after {} ({}): perplexity {} on the training text, {} on the validation and {} on the test \
          text{selected}{words}; knowing no more than how common each token is scores {}.",
-        config.model.mixer,
+        config.model.mixers(),
         counted(metrics.count(Column::EPOCHS_RUN).unwrap_or(0), "epoch"),
         duration(metrics.get(Column::SECONDS).unwrap_or(0.0)),
         shown(Column::TRAIN_PPL),

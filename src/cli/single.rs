@@ -175,17 +175,23 @@ fn title(config: &RunConfig, task: &dyn tasks::Task) -> String {
     let (m, t) = (&config.model, &config.train);
     let hybrid = m.hybrid.as_ref().map(|hybrid| format!(" with {hybrid}"));
     let from = config.from.as_ref().map(|from| format!(" from {}", from.name));
+    let vocabulary = match task.sizes().vocab_size {
+        0 => String::new(),
+        v => format!("V = {v}, "),
+    };
+    let block = Some(&m.block).filter(|block| !block.is_default()).map(|block| format!(" ({block})"));
     format!(
-        "{} ({}){}{} on {}: V = {}, d = {}, n = {}, {} layers, lr {}, batch {}, protocol {}, seed {}",
+        "{} ({}){}{} on {}: {}d = {}, n = {}, {} layers{}, lr {}, batch {}, protocol {}, seed {}",
         m.mixer,
         m.variant,
         hybrid.unwrap_or_default(),
         from.unwrap_or_default(),
         task.title(),
-        task.sizes().vocab_size,
+        vocabulary,
         m.d_model,
         m.d_state,
         m.n_layers,
+        block.unwrap_or_default(),
         t.lr,
         t.batch_size,
         config.protocol.as_str(),
@@ -212,13 +218,9 @@ fn conclusion(config: &RunConfig, result: &RunResult, known: bool, store: &Store
         }
         false => {}
     }
-    lines.push(format!(
-        "next:    dsf report{}{out}    or    dsf sweep --task {} {}{out}",
-        Figure::showing(&Record::planned(config)).flag(),
-        entry.name,
-        task.next(&config.model.mixer),
-        out = global.out_flag()
-    ));
+    let (figure, out) = (Figure::showing(&Record::planned(config)).flag(), global.out_flag());
+    let sweep = recipes::sweep_of_rates(config).map_or(String::new(), |sweep| format!("    or    {sweep}{out}"));
+    lines.push(format!("next:    dsf report{figure}{out}{sweep}"));
     if global.quiet {
         lines.truncate(1);
     }
@@ -226,7 +228,7 @@ fn conclusion(config: &RunConfig, result: &RunResult, known: bool, store: &Store
 }
 
 fn sentence(config: &RunConfig, task: &str, result: &RunResult) -> String {
-    let mixer = &config.model.mixer;
+    let mixer = config.model.mixers();
     let metrics = &result.metrics;
     if result.status == RunStatus::Failed {
         return format!("{mixer} on {task} failed: {}.", result.reason);

@@ -1,13 +1,14 @@
 //! Parts of a language model in which it differs from the released ones of its layout.
 
 use super::named_block::{NamedBlock, NAMED_BLOCKS};
+use crate::error::nearest;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
 /// Parts of the blocks, and of the ends, of a network; `None` and `false` stand for the value of the layout. The text form
-/// is `NAME=VALUE,..` with the names of [`Self::NAMES`], behind the name of a whole block if there is one.
+/// is `NAME=VALUE,..` with the names of [`Self::NAMES`], after the name of a whole block if there is one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct BlockConfig {
@@ -153,9 +154,11 @@ impl FromStr for BlockConfig {
         for pair in rest.split(',').filter(|pair| !pair.is_empty()) {
             let known = pair.split_once('=').filter(|(name, _)| Self::NAMES.contains(name));
             let Some((name, value)) = known else {
-                let blocks = NAMED_BLOCKS.each_ref().map(|block| block.name).join(", ");
+                let blocks = NAMED_BLOCKS.each_ref().map(|block| block.name);
+                let meant = nearest(pair, &blocks).map_or(String::new(), |name| format!("; did you mean `{name}`?"));
                 return Err(format!(
-                    "`{pair}` is no whole block ({blocks}; first and once), nor NAME=VALUE with a NAME of {}",
+                    "`{pair}` is no whole block ({}; first and once), nor NAME=VALUE with a NAME of {}{meant}",
+                    blocks.join(", "),
                     Self::NAMES.join(", ")
                 ));
             };
@@ -244,5 +247,7 @@ mod tests {
             let name = text.split('=').next().unwrap();
             assert!(error.contains(name), "{text}: {error}");
         }
+        let error = "Transfomer++".parse::<BlockConfig>().unwrap_err();
+        assert!(error.ends_with("did you mean `transformer++`?"), "{error}");
     }
 }

@@ -78,6 +78,12 @@ pub struct ModelConfig {
 }
 
 impl ModelConfig {
+    /// Mixer of a model, and the hybrid layers beside it, in words for people.
+    pub fn mixers(&self) -> String {
+        let hybrid = self.hybrid.as_ref().map(|hybrid| format!(" with {hybrid}"));
+        format!("{}{}", self.mixer, hybrid.unwrap_or_default())
+    }
+
     /// Bare blocks of a norm and `mixer` in its `variant`: one head, no state expansion, no positions, no dropout. The other
     /// settings are changed by `..`.
     pub fn bare(mixer: impl Into<String>, variant: impl Into<String>, [d_model, n_layers]: [usize; 2]) -> Self {

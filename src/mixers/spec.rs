@@ -242,6 +242,9 @@ impl Entry {
         if dims >= 2 && dims % 2 == 0 && dims <= n / s {
             return Ok(());
         }
-        refuse!(flag "--rotary", "rotates an even number of channels, not {dims} of the {} that --n {n} and --heads {s} give each head", n / s)
+        if n / s < 2 {
+            refuse!(flag "--rotary", "rotates pairs of channels, and --n {n} and --heads {s} give each head {}", n / s);
+        }
+        refuse!(flag "--rotary-dims" = dims, "must be an even number from 2 to {}, the channels that --n {n} and --heads {s} give each head", n / s)
     }
 }

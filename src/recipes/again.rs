@@ -5,6 +5,7 @@ use super::{quoted, resolve, Choice, FixedSettings, InitialModel, TaskRow, PRESE
 use crate::config::{spelt, At, Decides, Omitted, RunConfig, Setting, ValueKind};
 use crate::error::{refuse, Result};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 impl Choice {
     /// All settings of `config`, with `place` as their origin. Fails if the task is unknown.
@@ -28,8 +29,12 @@ impl Choice {
             })
         };
         let values = settings.iter().filter_map(|setting| Some((setting.name, value(setting)?)));
-        choice.fixed =
-            FixedSettings { values: values.collect(), options: config.model.options.clone(), place: place.to_owned() };
+        let mut values: BTreeMap<&str, Value> = values.collect();
+        // A config leaves out a block without parts of its own, also where the task's block has some.
+        if super::task(config.task.name())?.has_block() {
+            values.entry("block").or_insert_with(|| "".into());
+        }
+        choice.fixed = FixedSettings { values, options: config.model.options.clone(), place: place.to_owned() };
         Ok(choice)
     }
 
@@ -52,14 +57,38 @@ impl Choice {
 /// Shortest command that trains `config`, such as `dsf mqar --mixer s6 --d 64`. A run on files assumes the same files
 /// in `--data-dir`. `None` if no flags describe the run, as for runs of a version with other recipes.
 pub fn command(config: &RunConfig) -> Option<String> {
+    Some(format!("dsf {}{}", config.task.name(), words(&shortest(config)?)))
+}
+
+/// Command of a sweep of `config` at half, once and twice its learning rate. `None` as for [`command`].
+pub fn sweep_of_rates(config: &RunConfig) -> Option<String> {
+    let task = super::task(config.task.name()).ok()?;
+    let values = Choice::again(config, "").ok()?.fixed.values;
+    let mut flags = shortest(config)?;
+    // Settings of which a sweep would take several values.
+    for (name, value) in task.layers().sweep.keys().filter_map(|name| values.get_key_value(name.as_str())) {
+        if flags.iter().all(|(flag, _)| flag != name) {
+            flags.insert(0, ((*name).to_owned(), as_typed(value)));
+        }
+    }
+    flags.retain(|(name, _)| name != "lr");
+    let rates = [0.5, 1.0, 2.0].map(|factor| format!("{:e}", factor * config.train.lr));
+    flags.push(("lr".to_owned(), rates.join(",")));
+    Some(format!("dsf sweep --task {}{}", config.task.name(), words(&flags)))
+}
+
+fn words(flags: &[(String, String)]) -> String {
+    flags.iter().map(|(name, value)| format!(" --{name} {}", quoted(value))).collect()
+}
+
+/// Fewest flags that make `config`.
+fn shortest(config: &RunConfig) -> Option<Vec<(String, String)>> {
     let config = &RunConfig { task: config.task.clone().of_any_files(), ..config.clone() };
     let task = super::task(config.task.name()).ok()?;
     let whole = Choice::again(config, "").ok()?.fixed;
     let named = PRESETS.iter().map(|preset| Some(preset.name));
     let ways = [None].into_iter().chain(named).filter_map(|preset| flags(task, &whole, config, preset));
-    let shortest = ways.min_by_key(Vec::len)?;
-    let flags: String = shortest.iter().map(|(name, value)| format!(" --{name} {}", quoted(value))).collect();
-    Some(format!("dsf {}{flags}", task.name))
+    ways.min_by_key(Vec::len)
 }
 
 /// Flags that make `config`, starting from `preset`; `None` if none do.
@@ -84,13 +113,21 @@ fn flags(
     let mut settings: Vec<&Setting> = chosen.settings.typed().collect();
     settings.sort_by_key(|setting| setting.decides.min(Decides::Files));
     let mut now = made(&chosen);
-    for setting in &settings {
-        let name = setting.name;
-        let Some(value) = whole.values.get(name) else { continue };
-        if now.as_ref().is_none_or(|now| now.values.get(name) != Some(value)) {
-            typed.push((name.to_owned(), as_typed(value)));
-            chosen.set(name, &as_typed(value), "").ok()?;
-            now = made(&chosen);
+    // Until none is typed: one that is typed later may change one that was right before.
+    loop {
+        let before = typed.len();
+        for setting in &settings {
+            let name = setting.name;
+            let Some(value) = whole.values.get(name) else { continue };
+            let differs = now.as_ref().is_none_or(|now| now.values.get(name) != Some(value));
+            if differs && typed.iter().all(|(known, _)| known != name) {
+                typed.push((name.to_owned(), as_typed(value)));
+                chosen.set(name, &as_typed(value), "").ok()?;
+                now = made(&chosen);
+            }
+        }
+        if typed.len() == before {
+            break;
         }
     }
     // The seed comes after all other settings.

@@ -23,7 +23,7 @@ mod tuning;
 
 pub use crate::tasks::find as task;
 pub use crate::tasks::TASKS;
-pub use again::{as_typed, command};
+pub use again::{as_typed, command, sweep_of_rates};
 pub use draft::Origin;
 pub use flags::Flags;
 pub use initial::InitialModel;
@@ -67,6 +67,17 @@ impl TaskEntry {
     /// Whether the user can choose between protocols.
     pub fn has_protocols(&self) -> bool {
         self.layers().protocols.len() != 1
+    }
+
+    /// Whether the recipe names a block.
+    fn has_block(&self) -> bool {
+        self.layers().layer.iter().any(|layer| layer.set.block.is_some())
+    }
+
+    /// Preset of a run that names none; `None` if it depends on other settings.
+    pub fn default_preset(&self) -> Option<&'static str> {
+        let presets = &self.layers().presets;
+        presets.named.is_none().then_some(&presets.default)
     }
 
     /// Default seed of a run.

@@ -5,9 +5,9 @@ use super::partial::MergedSettings;
 use super::{kernel_length, Explained, Resolved};
 use crate::config::{
     BlockConfig, Decay, Hybrid, Layout, MapInit, ModelConfig, Objective, PositionEmbedding, Protocol, Rotary,
-    RunConfig, Schedule, Setting, TaskConfig, FORMAT,
+    RunConfig, Schedule, Setting, StateMixer, TaskConfig, FORMAT,
 };
-use crate::error::{refuse, Error, Result};
+use crate::error::{refuse, Diagnostic, Error, Result};
 use crate::mixers::{self, Entry, Family, SOFTMAX};
 use crate::nn::Params;
 use crate::tasks::lra::HARD_CONTOUR;
@@ -80,16 +80,17 @@ pub(super) fn finish(draft: &mut Draft) -> Result<Resolved> {
     if config.model.d_state == 1 {
         note_n(draft, n);
     }
+    note_without_effect(draft);
     let (sizes, positions) = (task.sizes(), config.model.positions);
     if positions && learnt && sizes.test_seq_len > sizes.seq_len {
         draft.notes.push(format!(
-            "--test-seq-len {}: the embeddings of positions behind the first {} are never trained and stay at random; \
+            "--test-seq-len {}: the embeddings of positions after the first {} are never trained and stay at random; \
              --position-embedding sinusoidal has them everywhere, and --positions false leaves all of them out",
             sizes.test_seq_len, sizes.seq_len
         ));
     }
     for (entry, model, _) in mixers::of_model(&config.model)? {
-        entry.check_sizes(&*model)?;
+        entry.check_sizes(&*model).map_err(|e| of_hybrid(e, entry, &config.model))?;
         mixers::check_state_norm(entry, &model)?;
     }
     Ok(Resolved {
@@ -104,6 +105,45 @@ pub(super) fn note_n(draft: &mut Draft, n: Option<usize>) {
     if draft.set.n.is_given() && n != Some(1) {
         let note = "a mixer without a state expansion takes no --n: it is 1 in its runs";
         draft.notes.push(note.to_owned());
+    }
+}
+
+/// Notes settings of the user that have no effect beside the others.
+fn note_without_effect(draft: &mut Draft) {
+    let set = &draft.set;
+    let layout = set.layout.get();
+    let half = set.state_mixer.get().filter(|_| layout != Some(Layout::Mamba));
+    let lookup = set.form.get().is_some_and(|form| form.ends_with("lookup"));
+    let rotated = set.rotary.get().is_some_and(|rotary| rotary != Rotary::None);
+    let no_half = half.is_none_or(|half| half == StateMixer::None);
+    let no_width = half.is_none_or(|half| matches!(half, StateMixer::None | StateMixer::Identity | StateMixer::Glu));
+    let named = set.state_mixer.is_given() && set.state_mixer.get() != Some(StateMixer::None);
+    let rows = [
+        (set.form.get().is_some() && set.key_tokens.is_given() && !lookup, "key-tokens", "only look-ups have a key"),
+        (no_half && named, "state-mixer", "the layout mamba has no feed-forward half"),
+        (no_width && set.mlp_width.is_given(), "mlp-width", "there is no feed-forward half with a hidden width"),
+        (!rotated && draft.choice.values.contains_key("rotary-dims"), "rotary-dims", "no positions are rotary"),
+    ];
+    let said = rows.into_iter().filter(|(without, ..)| *without);
+    draft.notes.extend(said.map(|(_, name, why)| format!("--{name} has no effect: {why}")));
+}
+
+/// `e` about the sizes of `entry` as one about `--hybrid`, if the layers of a hybrid set these sizes.
+fn of_hybrid(e: Error, entry: &Entry, model: &ModelConfig) -> Error {
+    let Some(hybrid) = model.hybrid.as_ref().filter(|hybrid| hybrid.mixer == entry.name) else { return e };
+    let Diagnostic { flag, reason, .. } = e.diagnostic();
+    let name = flag.as_deref().unwrap_or_default();
+    let size = match name {
+        "--heads" => hybrid.n_heads,
+        "--n" => hybrid.d_state,
+        _ => None,
+    };
+    match size {
+        Some(size) => {
+            let name = name.trim_start_matches('-');
+            Error::flag_value("--hybrid", hybrid, format!("{name}={size} {reason}"))
+        }
+        None => e,
     }
 }
 

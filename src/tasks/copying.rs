@@ -8,7 +8,7 @@
 //! string          a b c _ _ | a b        the copy is read while it is written
 //! label           - - - - - a b c
 //!
-//! suffix-lookup   d a b c d e f a b c d  the tokens behind a key of the string, which is asked for at the end
+//! suffix-lookup   d a b c d e f a b c d  the tokens after a key of the string, which is asked for at the end
 //! label           - - - - - - - - c d e
 //!
 //! prefix-lookup   a b d a b c d e f | c d the key is known before the string is read
@@ -25,7 +25,7 @@ use super::{TaskEntry, NO_COPYING};
 use crate::ops::rng::Rng;
 
 pub(super) const ENTRY: TaskEntry = COPYING.entry(
-    "copying: a string of tokens, or those behind a key",
+    "copying: a string of tokens, or those after a key",
     &[
         "dsf copying --mixer softmax",
         "dsf copying --form delayed --copy-tokens 8 --seq-len 128 --mixer lru",
@@ -103,7 +103,7 @@ fn string(settings: &SyntheticSettings, seq_len: usize) -> usize {
     }
 }
 
-/// A token of the string is an answer to come, and one that is read behind the marker of a copy is one no longer.
+/// A token of the string is an answer to come, and one that is read after the marker of a copy is one no longer.
 fn vote(settings: &SyntheticSettings, _token: u32, at: usize, seq_len: usize) -> i32 {
     let first = if form(settings) == CopyForm::PrefixLookup { key(settings) } else { 0 };
     let read = seq_len + 1 - answers(settings, seq_len);
@@ -145,7 +145,7 @@ fn rules(settings: &SyntheticSettings, length: Length) -> Vec<Rule> {
         rules.push(copied(k <= seq_len / 2, why));
         return rules;
     }
-    // The string holds the key and the answers behind it.
+    // The string holds the key and the answers after it.
     let needed = (n + k) + (n + k);
     let why = format!(
         "with {length} there is no room for a string of a key and the answers: give a length of at least {needed}"
@@ -160,8 +160,8 @@ fn rules(settings: &SyntheticSettings, length: Length) -> Vec<Rule> {
         keys / KEYS_PER_POSITION >= seq_len,
         vocabulary,
         format!(
-            "has {keys} keys of {n} tokens, too few for most of those of a string of {length} to occur once: give more, or a \
-             larger --key-tokens"
+            "has {keys} keys of length {n}, too few for most of those of a string of {length} to occur once: give more, or \
+             a larger --key-tokens"
         ),
     ));
     rules
@@ -202,7 +202,7 @@ fn draw(rng: &mut Rng, settings: &SyntheticSettings, tokens: &mut [u32], answers
 }
 
 /// Fills `string` with tokens below `bound` and returns the place of a key of n tokens that occurs in it once and has k
-/// tokens behind it.
+/// tokens after it.
 fn unique_key(rng: &mut Rng, string: &mut [u32], bound: u32, [n, k]: [usize; 2]) -> usize {
     loop {
         string.fill_with(|| rng.below(bound));

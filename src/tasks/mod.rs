@@ -135,9 +135,6 @@ pub trait Task {
     /// Short text that identifies the task in a list of runs, such as `L=64/4`.
     fn label(&self) -> String;
 
-    /// Flags of a sweep to suggest after a run of `mixer`.
-    fn next(&self, mixer: &str) -> String;
-
     /// Files that [`Self::load`] reads; `None` if the data are generated or part of the program. Fails if files are
     /// missing.
     fn sources(&self, _data_dir: Option<&Path>) -> Result<Option<Sources>> {

@@ -291,9 +291,4 @@ impl Task for SyntheticRun {
         let [_, details] = (self.task.details)(&self.settings);
         self.settings.lengths().label() + &details
     }
-
-    fn next(&self, mixer: &str) -> String {
-        let seq_len = self.settings.seq_len;
-        format!("--mixer {mixer} --seq-len {seq_len},{}", 2 * seq_len)
-    }
 }

@@ -17,7 +17,11 @@ pub(super) fn describe(run: &RunConfig) -> String {
     let model = &run.model;
     format!(
         "{}  d={} n={}  {task}  lr={:.3e}  seed={}",
-        model.mixer, model.d_model, model.d_state, run.train.lr, run.seed
+        model.mixers(),
+        model.d_model,
+        model.d_state,
+        run.train.lr,
+        run.seed
     )
 }
 

@@ -10,7 +10,7 @@ pub(crate) mod testing;
 use super::*;
 use crate::config::{
     AdamConfig, Decay, Dual, InitScheme, InputMap, LanguageConfig, Layout, Loss, Pool, Precision, Protocol, Rotary,
-    Schedule, StateMixer, TrainConfig,
+    Schedule, StateMixer, TrainConfig, NAMED_BLOCKS,
 };
 use crate::error::testing::Fails;
 use crate::error::Diagnostic;
@@ -98,6 +98,8 @@ fn a_hybrid_that_makes_no_model_is_refused_by_its_flag() {
     }
     let heads = [("hybrid", "softmax:every=2"), ("heads", "3"), ("d", "64")];
     refuses("mqar", &heads, "--heads").gives("3");
+    let own = [("mixer", "linear"), ("hybrid", "softmax:every=2,heads=3"), ("d", "64")];
+    refuses("mqar", &own, "--hybrid").names(&["heads=3", "--d 64"]);
 }
 
 #[test]
@@ -302,6 +304,19 @@ fn a_config_chosen_again_is_the_same_run() {
     }
 }
 
+/// A command is found for each, which is the run itself.
+#[test]
+fn a_run_of_another_block_is_chosen_again_and_has_a_command() {
+    for block in NAMED_BLOCKS.each_ref().map(|block| block.name) {
+        for (task, mixer) in [("mad", "softmax"), ("mad", "mamba"), ("copying", "linear"), ("mqar", "softmax")] {
+            let run = super::run(task, &[("preset", "smoke"), ("mixer", mixer), ("block", block)]).unwrap();
+            let again = resolve(self::task(task).unwrap(), &Choice::again(&run, "config.json").unwrap()).unwrap();
+            assert_eq!(again.config, run, "{task} {mixer} {block}");
+            assert!(command(&run).is_some(), "{task} {mixer} {block}");
+        }
+    }
+}
+
 #[test]
 fn a_config_chosen_again_keeps_what_it_leaves_out() {
     let settings = [("preset", "smoke"), ("warmup-epochs", "0"), ("precision", "f32")];
@@ -375,18 +390,36 @@ fn the_command_of_a_run_makes_the_run_again() {
     );
 }
 
+/// Notes on a run of `task` with `settings`.
+fn notes(task: &str, settings: &[(&str, &str)]) -> Vec<String> {
+    let mut choice = Choice::default();
+    for (name, text) in settings {
+        choice.set(name, text, name).unwrap();
+    }
+    resolve(self::task(task).unwrap(), &choice).unwrap().notes
+}
+
 #[test]
 fn a_state_expansion_that_the_mixer_does_not_have_is_said_to_be_none() {
-    let notes = |mixer, n| {
-        let mut choice = Choice::default();
-        for (name, text) in [("mixer", mixer), ("n", n)] {
-            choice.set(name, text, name).unwrap();
-        }
-        resolve(task("mqar").unwrap(), &choice).unwrap().notes
-    };
+    let notes = |mixer, n| notes("mqar", &[("mixer", mixer), ("n", n)]);
     let said = "a mixer without a state expansion takes no --n: it is 1 in its runs";
     assert_eq!(notes("gru", "32"), [said]);
     assert_eq!((notes("gru", "1").len(), notes("ssd", "32").len()), (0, 0));
+}
+
+#[test]
+fn a_setting_without_effect_beside_the_others_is_noted() {
+    for (task, without, with) in [
+        ("copying", &[("key-tokens", "2")][..], &[("key-tokens", "2"), ("form", "suffix-lookup")][..]),
+        ("mqar", &[("layout", "mamba"), ("state-mixer", "mlp")], &[("state-mixer", "mlp")]),
+        ("copying", &[("block", "mamba"), ("mlp-width", "32")], &[("mlp-width", "32")]),
+        ("mqar", &[("rotary-dims", "4")], &[("rotary-dims", "4"), ("rotary", "pre")]),
+    ] {
+        let flag = without.iter().map(|(name, _)| *name).find(|name| !["layout", "block"].contains(name)).unwrap();
+        let said = notes(task, without);
+        assert!(said.len() == 1 && said[0].starts_with(&format!("--{flag} has no effect")), "{task}: {said:?}");
+        assert_eq!(notes(task, with), [""; 0], "{task} {flag}");
+    }
 }
 
 /// Runs older than the setting keep their ids.

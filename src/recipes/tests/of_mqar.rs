@@ -389,6 +389,7 @@ fn a_part_at_its_default_leaves_the_run_as_it_is() {
 fn parts_that_a_model_lacks_are_refused() {
     crate::recipes::run("lra", &[("block", "tie=true")]).refuses("--block").names(&["tie"]);
     crate::recipes::run("mqar", &[("mixer", "s6"), ("rotary", "pre")]).refuses("--rotary");
-    crate::recipes::run("mqar", &[("rotary", "pre"), ("rotary-dims", "7")]).refuses("--rotary");
+    crate::recipes::run("mqar", &[("rotary", "pre"), ("rotary-dims", "7")]).refuses("--rotary-dims");
+    crate::recipes::run("mqar", &[("rotary", "pre"), ("n", "1")]).refuses("--rotary");
     crate::recipes::run("mqar", &[("block", "transformer")]).refuses("--block").names(&["transformer++"]);
 }

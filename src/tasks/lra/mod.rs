@@ -105,10 +105,6 @@ impl Task for LraConfig {
         self.dataset.name().to_owned()
     }
 
-    fn next(&self, _mixer: &str) -> String {
-        format!("--preset quick --mixer all --dataset {}", self.dataset.name())
-    }
-
     fn sources(&self, data_dir: Option<&Path>) -> Result<Option<Sources>> {
         if self.data == Generator::Native {
             return Ok(None);

@@ -13,11 +13,11 @@ pub(super) const LEAST_TOKENS: usize = 2 * LONGEST + 1;
 /// Shortest example that shows and asks for the longest pair, whatever the seed; its last token is an answer only.
 pub(super) const LEAST_LENGTH: usize = 4 * LONGEST + 1;
 
-/// Fills an example: pairs of a key and a value that it keeps, one of which is planted and asked for at the end, behind
+/// Fills an example: pairs of a key and a value that it keeps, one of which is planted and asked for at the end, after
 /// padding. Keys have one to three different tokens in training and three in tests, values one to three in both. The
 /// answers of tests are the tokens of values whose key was shown before.
 ///
-/// The released code may ask for a pair that it never showed, if its place is behind the last pair that fits; here it is
+/// The released code may ask for a pair that it never showed, if its place is after the last pair that fits; here it is
 /// shown in any case.
 pub(super) fn draw(rng: &mut Rng, v: u32, tokens: &mut [u32], answers: &mut [u32], training: bool) {
     let (padding, ids) = (v - 1, v - 1);

@@ -88,13 +88,15 @@ fn read(config: &TaskConfig) -> Result<Box<dyn Task>> {
     let settings: MadSettings = config.typed()?;
     let name = settings.skill.name();
     let own = [
-        ("copy_tokens", settings.copy_tokens.is_some(), Skill::Copying),
-        ("noise", settings.noise.is_some(), Skill::NoisyRecall),
+        ("copy_tokens", "--copy-tokens", settings.copy_tokens.is_some(), Skill::Copying),
+        ("noise", "--noise", settings.noise.is_some(), Skill::NoisyRecall),
     ];
-    for (field, set, skill) in own {
+    for (field, flag, set, skill) in own {
         match (settings.skill == skill, set) {
             (true, false) => refuse!("task mad, {name}: missing field `{field}`"),
-            (false, true) => refuse!("task mad, {name}: unknown field `{field}`"),
+            (false, true) => {
+                refuse!(flag(flag), "is a setting of the skill {}: leave it out for {name}", skill.name())
+            }
             _ => {}
         }
     }
@@ -190,10 +192,6 @@ impl Task for MadSettings {
         let noise = self.noise.map(|p| format!("/{p}"));
         let (copied, noise) = (copied.unwrap_or_default(), noise.unwrap_or_default());
         format!("{} {}{copied}{noise}/V={}", self.skill.name(), self.lengths().label(), self.vocab_size)
-    }
-
-    fn next(&self, mixer: &str) -> String {
-        format!("--mixer {mixer} --lr 1e-3,2e-3,5e-3")
     }
 }
 

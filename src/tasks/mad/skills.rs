@@ -38,7 +38,7 @@ pub(super) struct SkillSizes {
 /// Function that fills the tokens and the answers of one example; its last argument says whether it is for training.
 pub(super) type Generate = Box<dyn Fn(&mut Rng, &mut [u32], &mut [u32], bool) + Sync>;
 
-/// Number of tokens of noise, behind keys and values.
+/// Number of tokens of noise, after keys and values.
 const NOISE_TOKENS: usize = 16;
 
 impl Skill {
@@ -207,7 +207,7 @@ impl Skill {
 }
 
 /// Pairs of a key of the lower and a value of the upper half of the first `ids` tokens, with pairs of the `noise` tokens
-/// behind them among them with probability p. The last pair repeats a key that was shown; its value is not read.
+/// after them among them with probability p. The last pair repeats a key that was shown; its value is not read.
 fn recall(rng: &mut Rng, [ids, noise]: [u32; 2], p: f64, tokens: &mut [u32], answers: &mut [u32], training: bool) {
     let (half, pairs) = (ids / 2, tokens.len().div_ceil(2));
     let mut values: Vec<Option<u32>> = vec![None; half as usize];

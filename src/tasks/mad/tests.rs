@@ -316,9 +316,9 @@ fn a_setting_of_another_skill_is_refused_by_name() {
         change(&mut settings);
         TaskConfig::new(ENTRY.name, &settings).read().fails("refused").names(&[field]);
     };
-    refused(|s| s.noise = Some(0.1), Skill::Recall, "`noise`");
+    refused(|s| s.noise = Some(0.1), Skill::Recall, "noisy-recall");
     refused(|s| s.noise = None, Skill::NoisyRecall, "`noise`");
-    refused(|s| s.copy_tokens = Some(3), Skill::Compression, "`copy_tokens`");
+    refused(|s| s.copy_tokens = Some(3), Skill::Compression, "copying");
     refused(|s| s.copy_tokens = None, Skill::Copying, "`copy_tokens`");
 }
 

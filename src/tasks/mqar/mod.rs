@@ -257,10 +257,6 @@ impl Task for MqarConfig {
         let variants: String = self.variants().iter().map(|(flag, _)| format!(" {flag}")).collect();
         format!("{}/{}{variants}", self.lengths().label(), self.kv_pairs)
     }
-
-    fn next(&self, mixer: &str) -> String {
-        format!("--mixer {mixer} --d 64,128 --n 32,64")
-    }
 }
 
 /// Largest number of tokens of a key.

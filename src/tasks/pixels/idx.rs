@@ -23,7 +23,7 @@ const LARGEST: u64 = 64 << 20;
 const REMEDY: &str = "get a new copy of MNIST's files";
 
 /// Reads the splits: training and validation from the training files, which have 60,000 pictures, and test from the test
-/// files; the first pictures of each, except that validation begins behind the last training picture.
+/// files; the first pictures of each, except that validation begins after the last training picture.
 pub(super) fn load(data_dir: Option<&Path>, [train, val, test]: [usize; 3]) -> Result<TrainValTest<Documents>> {
     let files = find(data_dir)?;
     let (of_training, of_test) = (read(&files[0], &files[1])?, read(&files[2], &files[3])?);
@@ -98,7 +98,7 @@ fn read(pictures: &Path, labels: &Path) -> Result<Documents> {
     Ok(examples)
 }
 
-/// Bytes behind the header of a file of `kind`, whose axes behind the first have the sizes `rest`.
+/// Bytes after the header of a file of `kind`, whose axes after the first have the sizes `rest`.
 fn body(path: &Path, kind: u32, rest: &[u32]) -> Result<Vec<u8>> {
     let mut bytes = read_bytes(path)?;
     if path.extension().is_some_and(|ending| ending == "gz") {

@@ -197,11 +197,6 @@ impl Task for PixelsConfig {
         format!("{}{order}", self.picture.name())
     }
 
-    fn next(&self, _mixer: &str) -> String {
-        let order = if self.permuted { " --permuted true" } else { "" };
-        format!("--preset quick --mixer all --picture {}{order}", self.picture.name())
-    }
-
     fn sources(&self, data_dir: Option<&Path>) -> Result<Option<Sources>> {
         match (self.data, self.picture) {
             (Generator::Files, PictureKind::Cifar) => self.of_arena().sources(data_dir),

@@ -62,7 +62,5 @@ fn every_task_makes_runs_that_train_with_the_fields_that_it_names() {
         task.check().unwrap();
         assert!(entry.fields.iter().any(|field| run.task.get(field).is_some()));
         assert!(!task.title().is_empty() && !task.label().is_empty());
-        let next = format!("--task {} {}", entry.name, task.next("softmax"));
-        assert!(next.contains("--"), "{next}");
     }
 }

@@ -100,8 +100,4 @@ impl Task for ToyConfig {
     fn label(&self) -> String {
         format!("L={}", self.seq_len)
     }
-
-    fn next(&self, mixer: &str) -> String {
-        format!("--mixer {mixer} --seq-len 4,8")
-    }
 }

@@ -107,10 +107,6 @@ impl Task for WikitextConfig {
         self.corpus.name().to_owned()
     }
 
-    fn next(&self, _mixer: &str) -> String {
-        format!("--mixer all --corpus {}", self.corpus.name())
-    }
-
     fn sources(&self, data_dir: Option<&Path>) -> Result<Option<Sources>> {
         // The tokenizer is only checked here; its digest is part of the config already.
         if self.tokenizer != Tokenizer::Bytes {

@@ -49,7 +49,7 @@ impl NeedleForm {
         Ok(vocabulary.encode(&self.needle.replace(KEY, &digits))?.len() + vocabulary.encode(&self.question)?.len())
     }
 
-    /// Context of `len` tokens in which a key lies behind the share `depth`, from 0 to 1, of the haystack; without a depth
+    /// Context of `len` tokens in which a key lies after the share `depth`, from 0 to 1, of the haystack; without a depth
     /// the needle is left out, and further tokens of the haystack take its place. `trial` chooses the key and the part of
     /// `text` that hides it. Fails if the text or the context is too short.
     pub fn hide(

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 const SMOKE: &str = "mqar --preset smoke --epochs 2";
+const SMOKE_OF_HYBRIDS: &str = "copying --preset smoke --epochs 1 --train-examples 64 --test-examples 32 --layers 2";
 
 #[test]
 fn a_run_leaves_its_config_its_epochs_its_result_and_a_row() {
@@ -20,6 +21,21 @@ fn a_run_leaves_its_config_its_epochs_its_result_and_a_row() {
     let summary = table(&world.path("results/mqar.csv"));
     assert_eq!(summary.len(), 1);
     assert_eq!(*summary[0]["run_id"], *run.file_name().unwrap());
+}
+
+#[test]
+fn the_next_command_is_a_sweep_of_the_same_run_at_other_rates() {
+    let world = World::new();
+    let runs = [
+        "mqar --preset smoke --epochs 1 --lr 4e-3".to_owned(),
+        format!("{SMOKE_OF_HYBRIDS} --mixer ssd --hybrid softmax:every=2,offset=1 --block transformer++"),
+    ];
+    for line in runs {
+        let said = world.dsf(&line).ok();
+        let sweep = said.rsplit_once("or    dsf ").unwrap().1.trim().replace('\'', "");
+        let plan = world.dsf(&format!("{sweep} --dry-run --json")).object();
+        assert_eq!((&plan["runs"], &plan["done"]), (&3.into(), &1.into()), "{sweep}");
+    }
 }
 
 #[test]
