@@ -58,7 +58,8 @@ impl Coverage {
         notes
     }
 
-    fn runs(&self) -> String {
+    /// Number of runs by result, the first of the [`Self::notes`].
+    pub(super) fn runs(&self) -> String {
         let done = match self.planned {
             Some(planned) => format!("{} of {} done", self.done, counted(planned, "run")),
             None => format!("{} done", counted(self.done, "run")),

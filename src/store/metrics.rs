@@ -97,7 +97,7 @@ pub static METRICS: &[Metric] = &[
     metric(Column::TEST_BITS_PER_BYTE, "bits", Lower, Loss, "bits per byte of the test split, final weights"),
     metric(Column::UNIGRAM_PPL, "", Neither, Perplexity, "test perplexity of a unigram model: token frequencies of the training windows, add-one smoothed"),
     metric(Column::TRAIN_TOKENS, "", Neither, Count, "training tokens per epoch"),
-    metric(Column::MACRO_ACCURACY, "0 to 1", Higher, Percent, "mean over classes of the test accuracy of each, after the last epoch"),
+    metric(Column::MACRO_ACCURACY, "0 to 1", Higher, Percent, "test accuracy, averaged over the classes, after the last epoch"),
 ];
 
 impl Metric {

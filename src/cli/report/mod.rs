@@ -6,7 +6,7 @@ use super::results::{self, ReportOutput};
 use super::{exit, initial, print, Global};
 use crate::config::RunConfig;
 use crate::error::{refuse, Result};
-use crate::recipes::{presets_of, Flags};
+use crate::recipes::{presets_of, quoted, Flags};
 use crate::report::{self, By, Figure, FigureSeries, Format, Report, ReportOptions, Traced, FIGURES};
 use crate::store::{is_summary, parse_summary, Column, ColumnSpec, Record, SliceRow, Store, COLUMNS, SCHEMA};
 use crate::sweep::estimate::counted;
@@ -183,7 +183,7 @@ impl ReportArguments {
         let planned = self.planned(global)?;
         let mut asked = self.asked.clone();
         let rows = match self.mad {
-            true => with_published(&self.results, folder, &mut asked.marked)?,
+            true => with_published(&self.results, global, &mut asked.marked)?,
             false => rows(self.sources(folder))?,
         };
         asked.side_by_side = format.side_by_side;
@@ -248,12 +248,12 @@ fn read_all(sources: &[PathBuf]) -> Result<Vec<Record>> {
     Ok(rows)
 }
 
-/// Returns the published runs of MAD, and those of `sources`, or without any of `folder`, which may be missing. Runs of
+/// Returns the published runs of MAD, and those of `sources`, or without any of the folder of `--out`, which may be missing. Runs of
 /// other sizes are left out; the ids of the others go to `ids`.
-fn with_published(sources: &[PathBuf], folder: &Path, ids: &mut BTreeSet<String>) -> Result<Vec<Record>> {
+fn with_published(sources: &[PathBuf], global: &Global, ids: &mut BTreeSet<String>) -> Result<Vec<Record>> {
     let mut rows = parse_summary(PUBLISHED_MAD.0.as_bytes(), Path::new(PUBLISHED_MAD.1))?;
     let mut own = match sources {
-        [] if folder.exists() => results::read(folder)?,
+        [] if global.out.exists() => results::read(&global.out)?,
         _ => read_all(sources)?,
     };
     // A results folder may hold the published summary, too.
@@ -269,8 +269,10 @@ fn with_published(sources: &[PathBuf], folder: &Path, ids: &mut BTreeSet<String>
     });
     if own.len() < all {
         let others = counted(all - own.len(), "run");
+        let named: String = sources.iter().map(|source| format!(" {}", quoted(&source.to_string_lossy()))).collect();
+        let out = global.out_flag();
         print::message(&format!(
-            "left out: {others} with other settings than mad-small; `dsf report --figure mad` shows them"
+            "left out: {others} with other settings than mad-small; `dsf report --figure mad{named}{out}` shows them"
         ));
     }
     ids.extend(own.iter().map(|row| row.run_id().to_owned()));

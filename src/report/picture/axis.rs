@@ -71,7 +71,7 @@ impl PlotAxis {
         Self::new(name, scale, ends, ticks.map(|value| (value, short(value))).collect(), TickKind::Numbers)
     }
 
-    /// The axis with `share` of its length added behind its end.
+    /// The axis with `share` of its length added after its end.
     pub fn longer(mut self, share: f64) -> Self {
         let [low, high] = self.ends.map(|end| self.scale.of(end));
         self.ends[1] = self.scale.back(high + share * (high - low));

@@ -4,17 +4,24 @@ use super::super::{Grid, GridLine, Report};
 use super::{rows, TextTarget};
 
 pub(super) fn render(report: &Report, _screen: TextTarget) -> String {
-    let mut blocks = vec!["% needs \\usepackage{booktabs}".to_owned()];
+    // Notes on the runs, from their number on, are for the author and not for the readers of the table.
+    let runs = report.coverage.runs();
+    let first = report.notes.iter().position(|note| *note == runs).unwrap_or(report.notes.len());
+    let (legend, about_runs) = report.notes.split_at(first);
+    let is_warning = |note: &&String| note.starts_with("warning:");
+    let warnings = report.grids.iter().flat_map(|grid| &grid.notes).filter(is_warning);
+    let comments = about_runs.iter().chain(warnings).map(|note| format!("\n% {}", note.replace('\n', " ")));
+    let mut blocks = vec![format!("% needs \\usepackage{{booktabs}}{}", comments.collect::<String>())];
     for (i, grid) in report.grids.iter().enumerate() {
         let grid = &*grid.abridged();
-        let about = format!("{}. {}", report.heading.replace('\n', " "), grid.title);
-        let mut said = vec![about];
-        said.extend(grid.notes.iter().cloned());
+        let mut said = vec![report.heading.replace('\n', " "), grid.title.clone()];
+        said.extend(grid.notes.iter().filter(|note| !is_warning(note)).cloned());
         // Notes on the whole report go into the last caption only.
         if i + 1 == report.grids.len() {
-            said.extend(report.notes.iter().cloned());
+            said.extend(legend.iter().cloned());
         }
-        let said: Vec<String> = said.iter().map(|text| escaped(text)).collect();
+        let said = said.iter().filter(|text| !text.is_empty());
+        let said: Vec<String> = said.map(|text| escaped(text.trim_end_matches('.'))).collect();
         blocks.push(format!(
             "\\begin{{table}}\n  \\centering\n  \\caption{{{}.}}\n{}\\end{{table}}",
             said.join(". "),

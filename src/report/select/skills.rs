@@ -1,18 +1,22 @@
 //! Scores of mixers by skill: the mean accuracy over the settings of each task of MAD, and over the tasks.
 
 use super::super::figures::Skills;
-use super::super::grid::{fact, Cell, Content, Facts, Grid, GridLine, PanelForm, Style};
+use super::super::grid::{fact, rates_won, Cell, Content, Facts, Grid, GridLine, PanelForm, Style};
 use super::super::score::GroupStatus;
 use super::super::{grouped, mixed, RunGroup};
 use super::chance::{chance, WITHOUT_SKILL};
 use super::panel::{known, lines};
-use super::{facts_at, selected, settings, Selected, Selection};
+use super::{facts_at, in_percent, selected, settings, Selected, Selection};
 use crate::store::Column;
+use std::collections::BTreeMap;
 
 /// Title of the column of means over tasks.
 const SCORE: &str = "MAD";
 
-/// Mark behind the names of mixers with runs of [`ReportOptions::marked`](super::super::ReportOptions::marked).
+/// Title of the column of state sizes.
+const STATE: &str = "state";
+
+/// Mark after the names of mixers with runs of [`ReportOptions::marked`](super::super::ReportOptions::marked).
 const MARK: &str = " *";
 
 /// Score of one mixer in one task.
@@ -63,11 +67,16 @@ pub(in super::super) fn skills(of: &Selection, skills: &Skills) -> Selected {
             sum = sum.zip(score.number()).map(|(sum, score)| sum + score);
             line.cells.push(score.cell());
             let facts = facts_at(groups[0].record, &places).into_iter();
+            let state = own.iter().flat_map(|group| &group.runs).find_map(|run| run.number(Column::STATE_SIZE));
             let task = [fact("skill", *name), fact("metric", of.metric.name), fact("mean", score.number())];
-            records.push(facts.chain(task).chain([fact(WITHOUT_SKILL, *level)]).collect());
+            let sizes = [fact(WITHOUT_SKILL, *level), fact("state_size", state)];
+            records.push(facts.chain(task).chain(sizes).collect());
         }
         let score = sum.map(|sum| sum / skills.names.len() as f64);
         line.cells.insert(0, Cell::value(score));
+        let runs = groups.iter().flat_map(|group| &group.runs);
+        let state = runs.filter_map(|run| run.number(Column::STATE_SIZE)).reduce(f64::max);
+        line.cells.push(Cell::text(state.map_or("-".to_owned(), |state| state.to_string())));
         drawn.push((score, line, records));
     }
     drawn.sort_by(|(a, ..), (b, ..)| b.unwrap_or(-1.0).total_cmp(&a.unwrap_or(-1.0)));
@@ -76,24 +85,41 @@ pub(in super::super) fn skills(of: &Selection, skills: &Skills) -> Selected {
     let records = drawn.iter_mut().flat_map(|(_, _, records)| std::mem::take(records)).collect();
     let mut lines: Vec<GridLine> = drawn.into_iter().map(|(_, line, _)| line).collect();
     lines.extend((!groups.is_empty()).then(|| line_without_skill(&levels)));
-    let columns = [SCORE].into_iter().chain(skills.names.iter().copied());
+    let columns = [SCORE].into_iter().chain(skills.names.iter().copied()).chain([STATE]);
     let mut grid = Grid {
         form: PanelForm::Heatmap,
         axes: ["mixer".to_owned(), "skill".to_owned()],
         records,
         ..Grid::new(String::new(), columns, lines, Style::of(of.metric))
     };
-    if unranked > 0 {
-        grid.notes.push(format!("{unranked} of {} lines lack a task and have no score", ranked + unranked));
-    }
-    grid.notes
-        .push("the score of a task is the mean over its settings, each at its best rate and weight decay".to_owned());
-    if grid.lines.iter().any(|line| line.name().ends_with(MARK)) {
-        grid.notes.push(format!("{}: a mixer of yours", MARK.trim_start()));
-    }
+    grid.notes.extend(rates_won(grid.results()));
     grid.notes.extend(mixed::warnings(of.groups.iter().flat_map(|group| group.runs.iter().copied())));
-    let all = selected(of, vec![grid]);
-    Selected { heading: all.heading.replace(", at the best rate", ""), ..all }
+    let mut legend = Vec::new();
+    if unranked > 0 {
+        legend.push(format!("{unranked} of {} lines lack a task and have no score", ranked + unranked));
+    }
+    legend.push("the score of a task is the mean over its settings, each at its best rate and weight decay".to_owned());
+    if grid.lines.iter().any(|line| line.name().ends_with(MARK)) {
+        legend.push(format!("{}: a mixer of yours", MARK.trim_start()));
+    }
+    legend.push(format!("{STATE}: numbers that the layers carry from token to token, in the task with the most"));
+    legend.extend(alike(&grid));
+    let heading = format!("{SCORE}, {}: {}", of.figure.about, in_percent(of.metric));
+    Selected { heading, after: legend, ..selected(of, vec![grid]) }
+}
+
+/// Notes on lines with the same numbers, as those of mixers that differ only at other lengths.
+fn alike(grid: &Grid) -> Vec<String> {
+    let mut names: BTreeMap<Vec<u64>, Vec<&str>> = BTreeMap::new();
+    for line in &grid.lines {
+        let scores = line.cells.split_last().map_or(&[][..], |(_, scores)| scores);
+        let means = scores.iter().map(|cell| cell.number(grid.style).map(|(mean, _)| mean.to_bits()));
+        if let Some(means) = means.collect() {
+            names.entry(means).or_default().push(line.name().trim_end_matches(MARK));
+        }
+    }
+    let alike = names.into_values().filter(|names| names.len() > 1);
+    alike.map(|names| format!("{} have the same numbers to the last digit", names.join(" and "))).collect()
 }
 
 /// Score of the `groups` of one mixer in one task.
@@ -131,5 +157,6 @@ fn without_skill(groups: &[&RunGroup], name: &str) -> Option<f64> {
 /// Line of the accuracies without each skill, after their mean.
 fn line_without_skill(levels: &[Option<f64>]) -> GridLine {
     let mean = levels.iter().copied().sum::<Option<f64>>().map(|sum| sum / levels.len() as f64);
-    GridLine::of_baseline("without the skill", [mean].iter().chain(levels).map(|level| Cell::value(*level)).collect())
+    let levels = [mean].iter().chain(levels).map(|level| Cell::value(*level)).chain([Cell::text("")]).collect();
+    GridLine::of_baseline("without the skill", levels)
 }

@@ -38,6 +38,29 @@ fn mixers_are_in_the_order_of_their_scores_and_one_without_a_task_has_none() {
     assert_eq!(drawn(&report, "csv").lines().count(), 1 + 3 * 6);
 }
 
+#[test]
+fn lines_with_the_same_numbers_are_named_and_others_are_not() {
+    let mut rows = some();
+    assert!(!text(&scored(&rows, &ReportOptions::default())).contains("same numbers"));
+    rows.extend(NAMES.iter().enumerate().map(|(i, skill)| run("alibi", skill, &[], 0.5 + 0.05 * i as f64)));
+    let report = scored(&rows, &ReportOptions::default());
+    assert!(text(&report).contains("alibi and softmax have the same numbers"), "{}", text(&report));
+}
+
+#[test]
+fn a_caption_in_latex_explains_the_table_and_comments_the_runs() {
+    let mut rows = some();
+    rows[0].set(Column::VERSION, "0.1.9");
+    let report = scored(&rows, &ReportOptions::default());
+    let latex = drawn(&report, "latex");
+    let caption = latex.lines().find(|line| line.contains("\\caption")).unwrap();
+    assert!(caption.contains("mean over its settings") && !caption.contains(". ."), "{caption}");
+    for about_runs in ["11 runs done", "warning: runs of several versions", "trained for"] {
+        assert!(!caption.contains(about_runs), "{caption}");
+        assert!(latex.lines().any(|line| line.starts_with(&format!("% {about_runs}"))), "{latex}");
+    }
+}
+
 /// A task counts with the mean over its settings, a setting with its best rate and weight decay.
 #[test]
 fn a_setting_counts_with_its_best_run_and_a_task_with_all_settings() {
