@@ -1,8 +1,8 @@
 //! Help of the commands that train one task: only settings of the task, with its defaults, the common ones first.
 
 use crate::config::{Brief, Objective, Setting, ValueKind, SETTINGS};
-use crate::recipes::{self, as_typed, Explained, Flags, TaskRow};
-use clap::builder::PossibleValuesParser;
+use crate::recipes::{self, as_typed, Explained, Flags, TaskRow, PRESETS};
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, Command};
 
 /// Adapts `command` to `task`: hides flags that the task does not use, adds the defaults of a command without flags,
@@ -38,7 +38,11 @@ fn described(arg: Arg, setting: &Setting, task: TaskRow, defaults: &[Explained])
     let value = defaults.iter().find(|row| row.name == setting.name);
     let value = value.map(|row| &row.value).filter(|value| !value.is_null());
     let default = value.map(|value| format!(" [default: {}]", as_typed(value))).unwrap_or_default();
-    let full = format!("{}{default}", setting.full_help(&[task.objective]));
+    let mut full = setting.full_help(&[task.objective]);
+    if !task.has_protocols() {
+        full = without_protocols(full);
+    }
+    let full = format!("{full}{default}");
     let taken = setting.is_of(&task.setting_scope());
     let names = setting.names(&[task.objective]).filter(|_| taken);
     let no_choice = match setting.kind {
@@ -66,10 +70,46 @@ pub(super) fn of_one_run(command: Command) -> Command {
     })
 }
 
+/// Leaves out what other protocols would do, for a task that has one protocol.
+fn without_protocols(mut text: String) -> String {
+    for clause in ["; under --protocol", ", unless --protocol", "; the default depends on the protocol"] {
+        if let Some(start) = text.find(clause) {
+            let end = text[start..].find('.').map_or(text.len(), |end| start + end);
+            text.replace_range(start..end, "");
+        }
+    }
+    text
+}
+
+/// Returns the flag of the preset with the sizes that each preset has in `task`.
+fn with_sizes(arg: Arg, task: TaskRow) -> Arg {
+    let default = task.default_preset().filter(|_| task.objective != Objective::NextToken);
+    let Some(default) = default else { return arg };
+    let values = PRESETS.iter().map(|preset| {
+        let mut flags = Flags::default();
+        flags.preset = Some(preset.name);
+        let rows = flags.single(task).map_or_else(|_| Vec::new(), |resolved| resolved.explained);
+        let sizes = [("vocab-size", "V "), ("seq-len", "L "), ("d", "d ")].map(|(name, sign)| (name, sign, ""));
+        let counts = [("layers", " layers"), ("train-examples", " examples"), ("epochs", " epochs")];
+        let shown = sizes.into_iter().chain(counts.map(|(name, unit)| (name, "", unit)));
+        let shown = shown.filter_map(|(name, sign, unit)| {
+            let row = rows.iter().find(|row| row.name == name && !row.value.is_null())?;
+            let unit = if row.value == 1 { unit.trim_end_matches('s') } else { unit };
+            Some(format!("{sign}{}{unit}", as_typed(&row.value)))
+        });
+        let about = preset.help.split(" (").next().unwrap_or_default();
+        let help = format!("{about} ({})", shown.collect::<Vec<_>>().join(", "));
+        PossibleValue::new(preset.name).aliases(preset.aliases).help(help)
+    });
+    let help = format!("Preset sizes, for every setting without a flag [default: {default}]");
+    arg.value_parser(PossibleValuesParser::new(values)).long_help(help)
+}
+
 /// Hides a flag that is no setting if the task does not use it.
 fn fitting(arg: Arg, task: TaskRow) -> Arg {
     let labels = task.objective == Objective::PerToken;
     match arg.get_id().as_str() {
+        "preset" => with_sizes(arg, task),
         "data_dir" => arg.hide(labels),
         "no_cuda_graph" => arg.hide(!labels),
         _ => arg,

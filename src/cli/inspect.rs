@@ -94,7 +94,7 @@ struct InspectSelection {
     /// Show gradients through time.
     ///
     /// Reads an example token by token and prints, for each layer, the norm of the gradient of the loss with respect to the
-    /// state behind each token, and the share of it that is left k tokens before an answer. Fresh models read an example
+    /// state after each token, and the share of it that is left k tokens before an answer. Fresh models read an example
     /// of --task.
     #[arg(long, hide_short_help = true)]
     gradients: bool,

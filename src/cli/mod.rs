@@ -46,6 +46,7 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand,
 use serde_json::{json, Value};
 use signals::{check_stop, is_set, stop_flag};
 pub use stack::in_thread;
+use std::any::TypeId;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -301,13 +302,32 @@ impl Global {
 
 /// Returns all commands. Help of a task's command omits settings of other tasks.
 fn tree() -> clap::Command {
-    let tree = Cli::command().mut_subcommand("sweep", help::of_sweep);
+    let tree = reading_numbers(Cli::command()).mut_subcommand("sweep", help::of_sweep);
     // A timed step belongs to a single run.
     let tree = tree.mut_subcommand("bench", |bench| bench.mut_subcommand("step", help::of_one_run));
     TASKS.iter().fold(tree, |tree, task| {
         // Defaults are resolved when the command is called, and only for that command.
         tree.mut_subcommand(task.name, |command| command.defer(help::of_task))
     })
+}
+
+/// Lets every option of `command` take negative numbers, so that its own check refuses them and not the parser of words,
+/// and says of a count what it must be.
+fn reading_numbers(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| {
+        if arg.get_long().is_none() || !arg.get_action().takes_values() {
+            return arg;
+        }
+        let counts = arg.get_value_parser().type_id() == TypeId::of::<usize>();
+        let arg = arg.allow_negative_numbers(true);
+        if counts {
+            arg.value_parser(|text: &str| text.parse::<usize>().map_err(|_| "must be a whole number, 0 or more"))
+        } else {
+            arg
+        }
+    });
+    let inner: Vec<String> = command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
+    inner.into_iter().fold(command, |command, name| command.mut_subcommand(name, reading_numbers))
 }
 
 /// Executes the command line of the process, and returns the exit code.

@@ -327,7 +327,7 @@ pub static SETTINGS: Settings = {
         row("form", At::Task("form"), OneOf(&["delayed", "string", "suffix-lookup", "prefix-lookup"]), Task,
             "Form of the copying task")
             .more(&[(LABELS, "`delayed` answers at markers, `string` reads the copy while it is written, the look-ups ask for the tokens \
-                behind a key that comes last or first.")])
+                after a key that comes last or first.")])
             .common()
             .listed(Always("form"))
             .shown(column(Empty, "form of the copying task")),
@@ -392,7 +392,7 @@ pub static SETTINGS: Settings = {
             .shown(column(Empty, "layers of another mixer, counted from 0")),
         row("block", At::Model("block"), ValueKind::Block, Model,
             "Block around the mixer, e.g. `transformer++`, and parts of it")
-            .more(&[(EVERY, "gpt, transformer++, mamba, griffin, transnormer or parallel; behind it, or alone, NAME=VALUE,.. of norm (layer, \
+            .more(&[(EVERY, "gpt, transformer++, mamba, griffin, transnormer or parallel; after it, or alone, NAME=VALUE,.. of norm (layer, \
                 rms, rms-offset, simple-rms), eps, activation (gelu, gelu-tanh, silu, identity), bias, tie, embed-scale, embed-norm, logit-cap, rotary-base, \
                 rescale-every. What is left out stays as in the layout.")])
             .shown(column(Empty, "parts of the block that differ from those of its layout")),
@@ -409,7 +409,7 @@ pub static SETTINGS: Settings = {
             .omitted(Neutral("released"))
             .shown(column(Empty, "authors or torch if linear maps start by the rule of the mixer's authors, or by PyTorch's default")),
         row("state-norm", At::Model("state_norm"), Bool, Model,
-            "Put an RMS norm of each head behind the mixer's state")
+            "Put an RMS norm of each head after the mixer's state")
             .more(&[(EVERY, "In front of the output gate and the output map, with a trained gain. Mixers that have a norm there are \
                 refused, as are those whose state no output map reads alone.")])
             .omitted(Neutral("false"))
@@ -421,7 +421,7 @@ pub static SETTINGS: Settings = {
             .listed(Chosen)
             .shown(column(Required, "residual layout of a block")),
         row("state-mixer", At::Model("state_mixer"), STATE_MIXERS, Model,
-            "Feed-forward half of the block, behind the mixer")
+            "Feed-forward half of the block, after the mixer")
             .more(&[(EVERY, "`gated-mlp` is SwiGLU with --block activation=silu, `channel-mix` that of RWKV-4, `shifted-mlp` that of \
                 RWKV-7; the layout `mamba` has none.")])
             .listed(Chosen)
@@ -495,7 +495,7 @@ pub static SETTINGS: Settings = {
         row("vocab-size", At::Task("vocab_size"), ANY, Task,
             "Vocabulary size V, in tokens")
             .more(&[(TEXT, "Default: the size of the tokenizer.")])
-            .listed(Always("V"))
+            .listed(AlwaysOr("V", ""))
             .shown(column(Is("0"), "vocabulary size, V")),
         row("train-examples", At::Task("train_examples"), ANY, Task,
             "Training examples")

@@ -6,7 +6,7 @@ use crate::cli::device::use_threads;
 use crate::cli::results::ReportOutput;
 use crate::cli::{exit, print, Global};
 use crate::config::RunConfig;
-use crate::error::Result;
+use crate::error::{unknown_value, Result};
 use crate::mixers;
 use crate::recipes;
 use crate::report::{Cell, Coverage, Facts, Grid, GridLine, PanelForm, Report, Style, Tick};
@@ -17,6 +17,10 @@ use std::path::PathBuf;
 /// Names of groups of mixers.
 const EVERY: &str = "all";
 const RECURRENT: &str = "recurrent";
+
+fn all_names() -> impl Iterator<Item = &'static str> {
+    mixers::MIXERS.iter().map(|entry| entry.name)
+}
 
 #[derive(Args)]
 pub(super) struct DecodeArguments {
@@ -83,8 +87,9 @@ impl DecodeArguments {
         let mut all: Vec<RunConfig> = Vec::new();
         for name in &self.mixer {
             let names = match name.as_str() {
-                EVERY | RECURRENT => mixers::MIXERS.iter().map(|entry| entry.name).collect(),
-                name => vec![name],
+                EVERY | RECURRENT => all_names().collect(),
+                name if mixers::find(name).is_ok() => vec![name],
+                name => return Err(unknown_value("--mixer", "mixer", name, all_names().chain([EVERY, RECURRENT]))),
             };
             for mixer in names {
                 let config = self.config(mixer)?;

@@ -23,7 +23,9 @@ use serde_json::json;
 pub(super) struct NeedleArguments {
     #[command(flatten)]
     chosen: Chosen,
-    /// Lengths of the contexts, in tokens [default: those up to the training length].
+    /// Lengths of the contexts, in tokens [default: an eighth, a quarter, half and all of the training length].
+    ///
+    /// By default, lengths below twice that of the needle and its question are left out.
     #[arg(long, value_name = "N", value_delimiter = ',')]
     lengths: Vec<usize>,
     /// Depths of the needle, in percent of the text before it.

@@ -29,6 +29,10 @@ fn bad_numbers_name_their_flag() {
         ("sweep --d 64,,128", "--d", ""),
         ("sweep --sizes 64-4", "--sizes", "64-4"),
         ("sweep --jobs 0", "--jobs", "0"),
+        ("sweep --jobs -1", "--jobs", "-1"),
+        ("mqar --threads many", "--threads", "many"),
+        ("bench decode --context -1", "--context", "-1"),
+        ("bench decode --mixer recurent", "--mixer", "recurent"),
         ("mqar --d 99999999999999999999", "--d", "99999999999999999999"),
     ] {
         assert_eq!(refuses(line, flag).value.as_deref(), Some(value), "{line}");
@@ -264,7 +268,7 @@ fn every_kind_of_error_is_an_event_with_its_code_and_place() {
     for part in ["train", "val", "test"] {
         write(&format!("basic_{part}.tsv"), b"Source\tTarget\nno row\n");
     }
-    // A picture of 32 x 32 pixels behind its label, of which there are ten.
+    // A picture of 32 x 32 pixels after its label, of which there are ten.
     let names = (1..=5).map(|number| format!("data_batch_{number}"));
     for name in names.chain(["test_batch".to_owned()]) {
         write(&format!("{name}.bin"), &[10; 1 + 3 * 32 * 32]);
