@@ -21,7 +21,7 @@ pub enum MeasurementKind {
     Op,
     /// Time of a training step.
     Step,
-    /// Time of the next token behind a context.
+    /// Time of the next token after a context.
     Decode,
 }
 

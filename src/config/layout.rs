@@ -49,7 +49,7 @@ pub enum StateMixer {
     /// Channel mixing of RWKV-4: a gated MLP with a token shift and squared ReLU.
     #[serde(rename = "channel-mix")]
     ChannelMix,
-    /// Channel mixing of RWKV-7: two linear maps around a squared ReLU, behind a token shift.
+    /// Channel mixing of RWKV-7: two linear maps around a squared ReLU, after a token shift.
     #[serde(rename = "shifted-mlp")]
     ShiftedMlp,
 }

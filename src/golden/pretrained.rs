@@ -57,7 +57,7 @@ pub(super) fn check(folder: &Path) -> Result<Worst> {
             worst.add(format!("{name} logits by steps"), distance(&stepped, &logits)?, tolerance * largest);
             let (continued, first) = continued(&model, &tokens)?;
             let wanted = logits.narrow(1, first, logits.dim(1)? - first)?;
-            worst.add(format!("{name} logits behind a prompt"), distance(&continued, &wanted)?, tolerance * largest);
+            worst.add(format!("{name} logits after a prompt"), distance(&continued, &wanted)?, tolerance * largest);
         }
         if let (DType::F64, Some(wanted)) = (dtype, likelihood(folder)?) {
             let error = (negative_log_likelihood(&logits, &tokens)? - wanted).abs();

@@ -82,7 +82,7 @@ impl Network {
         let rows = chosen.iter().enumerate().map(|(copy, (at, _))| (copy + 1) * seq_len + at).collect();
         let of_each = (loss(rows, chosen.iter().map(|(_, label)| *label).collect())? * chosen.len() as f64)?;
         let norms = probes.norms(&(of_all + of_each)?, sequences)?;
-        // The decoder of an auto-encoder reads the state behind the last token.
+        // The decoder of an auto-encoder reads the state after the last token.
         let read_at = |at: usize| if model.is_auto_encoder() { seq_len - 1 } else { at };
         let of_layer = |tokens: Vec<Vec<f64>>| {
             let lags = 1..=chosen.iter().map(|(at, _)| read_at(*at)).max().unwrap_or(0);

@@ -222,7 +222,7 @@ impl Projections {
         ops::causal_attention(qkv, self.n_heads, cx.reach(), weights, mask)
     }
 
-    /// Output projection of o `(.., d)`, behind its norm if there is one.
+    /// Output projection of o `(.., d)`, after its norm if there is one.
     pub fn output(&self, o: &Tensor) -> Result<Tensor> {
         let o = match &self.norm {
             Some(norm) => norm.forward(o)?,

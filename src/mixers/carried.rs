@@ -12,7 +12,7 @@ pub struct Carried {
 }
 
 /// Sums over the layers so far and the tokens up to each token i; -∞ for a token or head that one of these layers has
-/// dropped for token i, and for tokens behind it.
+/// dropped for token i, and for tokens after it.
 #[derive(Clone, Debug)]
 pub struct Importance {
     /// Attention weights of each token over all heads, `(batch, seq_len, seq_len)`.

@@ -42,7 +42,7 @@ pub(super) struct ComplexMixer<S> {
     glu: Option<Glu>,
 }
 
-/// Nonlinearity of the published block behind its state: (W_1 g + b_1) ⊙ σ(W_2 g + b_2) with g = gelu(y), or
+/// Nonlinearity of the published block after its state: (W_1 g + b_1) ⊙ σ(W_2 g + b_2) with g = gelu(y), or
 /// g ⊙ σ(W_2 g + b_2).
 pub(super) struct Glu {
     /// W_1 and b_1; `None` is the identity.
@@ -160,7 +160,7 @@ impl<S: ComplexState> Mixer for ComplexMixer<S> {
     }
 
     fn without_system(&self) -> &'static str {
-        "the GELU and the GLU behind its state are not linear in it; without them (activation=none) it is one"
+        "the GELU and the GLU after its state are not linear in it; without them (activation=none) it is one"
     }
 }
 

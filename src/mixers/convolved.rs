@@ -19,7 +19,7 @@ pub(super) struct Convolved {
 }
 
 impl Convolved {
-    /// `mixer` behind a convolution of `width` channels.
+    /// `mixer` after a convolution of `width` channels.
     pub fn new(mixer: Box<dyn Mixer>, width: usize, params: &Params) -> Result<Self> {
         Ok(Self { conv: ShortConv::new(width, &params.scope(SCOPE))?, mixer })
     }
@@ -62,7 +62,7 @@ impl Mixer for Convolved {
         let inner = self.mixer.inner(&x)?;
         let around =
             "driven by the input that the mixer computes from silu(conv4(u)), a shift register of three steps and \
-                      nonlinearities in front of it; C_i and D_i hold what the mixer does behind its state";
+                      nonlinearities in front of it; C_i and D_i hold what the mixer does after its state";
         Ok(inner.map(|inner| Inner { around, ..inner }))
     }
 

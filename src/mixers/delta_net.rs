@@ -32,7 +32,7 @@ pub(super) const ENTRY: Entry = Entry {
     name: "delta-net",
     equation: "S_i = (I - β_i k_i k_iᵀ) S_{i-1} + β_i k_i v_iᵀ, |k_i| = 1, β_i = σ(w·u_i)",
     cite: "Yang et al. 2024",
-    dsf: "N = n d/s, behind its convolution",
+    dsf: "N = n d/s, after its convolution",
     heads: true,
     multi_head: true,
     expands: true,

@@ -1,4 +1,4 @@
-//! Recurrent block of Griffin as in RecurrentGemma (De et al. 2024; Botev et al. 2024): an RG-LRU of width E behind a
+//! Recurrent block of Griffin as in RecurrentGemma (De et al. 2024; Botev et al. 2024): an RG-LRU of width E after a
 //! short convolution, with block-diagonal gates, times a gate,
 //!
 //! y = W_out (gelu(W_y u + b_y) ⊙ RG-LRU(x)) + b_out,  x = conv(W_x u + b_x)

@@ -23,7 +23,7 @@ pub(super) const ENTRY: Entry = Entry {
     name: "h3",
     equation: "y = W (q ⊙ S4D(shift(k) ⊙ v)), q, k, v = W u",
     cite: "Fu et al. 2023",
-    dsf: "N = 2n d c, behind a product",
+    dsf: "N = 2n d c, after a product",
     expands: true,
     options: &[
         MixerOption {

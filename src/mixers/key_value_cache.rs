@@ -1,4 +1,4 @@
-//! Cache of the keys and values of attention, each `(batch, heads, tokens, width)`. A token is written into room behind
+//! Cache of the keys and values of attention, each `(batch, heads, tokens, width)`. A token is written into room after
 //! the others, so that these are copied once in a while instead of at each token.
 
 use super::State;

@@ -19,7 +19,7 @@ pub(super) const ENTRY: Entry = Entry {
     equation: "y = W ((S6(x) + D x) ⊙ silu(z)), x = silu(conv(W_x u)), z = W_z u",
     cite: "Gu & Dao 2023",
     variants: &["block"],
-    dsf: "N = n E, behind its convolution",
+    dsf: "N = n E, after its convolution",
     expands: true,
     widens: true,
     released: ReleasedBlock::STATE_SPACE,

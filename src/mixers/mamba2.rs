@@ -30,7 +30,7 @@ pub(super) const ENTRY: Entry = Entry {
     equation: "y = W norm((SSD(x) + D x) ⊙ silu(z)), x, b, c = silu(conv(W u)), z = W_z u",
     cite: "Dao & Gu 2024",
     variants: &["block"],
-    dsf: "N = n E, behind its convolution",
+    dsf: "N = n E, after its convolution",
     heads: true,
     multi_head: true,
     splits_n: false,

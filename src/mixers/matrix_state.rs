@@ -107,7 +107,7 @@ impl ScanInputs {
         }
     }
 
-    /// o `(batch, seq_len, heads, columns)` at every token, and the state S `(batch, heads, m, columns)` behind the last.
+    /// o `(batch, seq_len, heads, columns)` at every token, and the state S `(batch, heads, m, columns)` after the last.
     /// It is read by m further tokens that change nothing, with unit vectors as queries.
     pub fn scan_to_the_end(&self) -> Result<(Tensor, Tensor)> {
         let (batch, seq_len, heads, m) = self.k.dims4()?;
@@ -397,7 +397,7 @@ impl<M: MatrixState> Mixer for MatrixMixer<M> {
             return self.norm.as_ref().map(|_| normed()).transpose();
         };
         let mut system = self.system(u)?;
-        // The inner system starts behind the value projection.
+        // The inner system starts after the value projection.
         let value = system.value.take();
         let input = match value {
             Some(value) => linear(u, &value, None)?,

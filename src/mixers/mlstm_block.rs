@@ -28,7 +28,7 @@ pub(super) const ENTRY: Entry = Entry {
     equation: "y = W ((norm(mLSTM(q, k, v)) + s a) ⊙ silu(z)), q, k = W a, a = silu(conv(x))",
     cite: "Beck et al. 2024",
     variants: &["block"],
-    dsf: "N = n E/s, behind its convolution",
+    dsf: "N = n E/s, after its convolution",
     heads: true,
     multi_head: true,
     expands: true,

@@ -114,7 +114,7 @@ pub trait Mixer {
     /// y `(batch, rows, d_model)` at the positions that `cx` selects, for x `(batch, seq_len, d_model)`.
     fn forward(&self, x: &Tensor, cx: &Cx) -> Result<Tensor>;
 
-    /// Same as [`Self::forward`] behind layers that hand on `carried`, to which the mixer adds what later ones read.
+    /// Same as [`Self::forward`] after layers that hand on `carried`, to which the mixer adds what later ones read.
     fn forward_with(&self, x: &Tensor, _carried: &mut Carried, cx: &Cx) -> Result<Tensor> {
         self.forward(x, cx)
     }
@@ -162,7 +162,7 @@ pub trait Recurrent {
         self.step(x_t, at, state)
     }
 
-    /// y and the state behind x, `(batch, seq_len, d_model)` each, for the first tokens of each sequence. Mixers whose
+    /// y and the state after x, `(batch, seq_len, d_model)` each, for the first tokens of each sequence. Mixers whose
     /// ops give their last state do so in one pass.
     fn read(&self, x: &Tensor) -> Result<(Tensor, State)> {
         self.read_by_steps(x)
@@ -183,7 +183,7 @@ pub trait Recurrent {
     }
 }
 
-/// State of a recurrent mixer: tensors whose first axis is the batch, and the room behind those of a cache.
+/// State of a recurrent mixer: tensors whose first axis is the batch, and the room after those of a cache.
 #[derive(Clone, Debug, Default)]
 pub struct State(pub Vec<Tensor>, Room);
 
@@ -234,7 +234,7 @@ pub struct Entry {
     /// Whether its queries attend to later keys where a task allows it. Other mixers read a document in both directions by
     /// two passes.
     pub bidirectional: bool,
-    /// Place for an RMS norm behind its state, `--state-norm`.
+    /// Place for an RMS norm after its state, `--state-norm`.
     pub state_norm: StateNormPlace,
     /// Width of the values of all heads, which heads must divide, with its name in a refusal; d where this is `None`.
     pub values: fn(&MixerSpec) -> Option<(&'static str, usize)>,
@@ -654,7 +654,7 @@ impl Entry {
     pub fn state_norm_of(&self, variant: &str) -> StateNormPlace {
         match self.state_norm {
             StateNormPlace::FreeInFirst(width) if variant == self.variants[0] => StateNormPlace::Free(width),
-            StateNormPlace::FreeInFirst(_) => StateNormPlace::No("has a norm behind its state already in this variant"),
+            StateNormPlace::FreeInFirst(_) => StateNormPlace::No("has a norm after its state already in this variant"),
             place => place,
         }
     }

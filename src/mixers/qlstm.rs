@@ -12,7 +12,7 @@ pub(super) const ENTRY: Entry = Entry {
     equation: "x_i = σ(z_f) x_{i-1} + σ(z_i) tanh(W u_i), y_i = σ(z_o) tanh(x_i)",
     cite: "(8), (20)",
     variants: &["reference", "paper", "dsf"],
-    dsf: "N = E, behind its convolution (variant reference); N = d (variant dsf)",
+    dsf: "N = E, after its convolution (variant reference); N = d (variant dsf)",
     widens: true,
     released: ReleasedBlock::RNN,
     options: &[MixerOption { variants: &["paper", "dsf"], ..STATES }],

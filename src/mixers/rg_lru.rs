@@ -22,7 +22,7 @@ pub(super) const ENTRY: Entry = Entry {
     equation: "x_i = a_i x_{i-1} + √(1-a_i²) g_i u_i, a_i = e^(-8 softplus(λ) r_i)",
     cite: "(9), (10), (21)",
     variants: &["hawk", "paper", griffin::VARIANT],
-    dsf: "N = E, behind its convolution (variant hawk or griffin); N = d (variant paper)",
+    dsf: "N = E, after its convolution (variant hawk or griffin); N = d (variant paper)",
     widens: true,
     released: ReleasedBlock::RNN,
     options: &[

@@ -1,5 +1,5 @@
 //! Time mixing of RWKV-4 (Peng et al. 2023): per channel an exponentially weighted mean of past values ("WKV"), with a
-//! separate weight for the current token, behind a token shift and a sigmoid gate,
+//! separate weight for the current token, after a token shift and a sigmoid gate,
 //!
 //! wkv_t = (Σ_{j<t} e^{k_j - (t-1-j) w} v_j + e^{u + k_t} v_t) / (Σ_{j<t} e^{k_j - (t-1-j) w} + e^{u + k_t})
 //!
@@ -117,7 +117,7 @@ impl Rwkv4 {
 /// Finite stand-in for ln 0.
 const LOG_ZERO: f64 = -1e30;
 
-/// Numerators and denominators behind every token, and the inputs that they are read with.
+/// Numerators and denominators after every token, and the inputs that they are read with.
 struct Wkv {
     /// num and den, `(batch, seq_len, 2E)`.
     sums: Tensor,

@@ -1,4 +1,4 @@
-//! Time mixing of RWKV-5 (Eagle) and RWKV-6 (Finch), Peng et al. 2024: gated linear attention behind a token shift,
+//! Time mixing of RWKV-5 (Eagle) and RWKV-6 (Finch), Peng et al. 2024: gated linear attention after a token shift,
 //! with a separate weight for the current token, a norm of each head and an output gate,
 //!
 //! S_t = diag(w_t) S_{t-1} + k_t v_tᵀ,  o_t = (S_{t-1} + diag(u) k_t v_tᵀ)ᵀ r_t

@@ -1,4 +1,4 @@
-//! Time mixing of RWKV-7 (Peng et al. 2025): a generalised delta rule with a vector-valued decay, behind a token shift,
+//! Time mixing of RWKV-7 (Peng et al. 2025): a generalised delta rule with a vector-valued decay, after a token shift,
 //!
 //! S_t = (diag(w_t) - (a_t ⊙ κ_t) κ_tᵀ) S_{t-1} + k_t v_tᵀ,  o_t = S_tᵀ r_t
 //!
@@ -9,7 +9,7 @@
 //! | a | in-context learning rate, between 0 and 1 | `(batch, seq_len, n)` |
 //! | κ (`kk`) | removal key k ⊙ k_k, normalised per head | `(batch, seq_len, heads, m)` |
 //! | r_k | weight of the current token in o | `(n)` |
-//! | v | in layers behind the first, with the option: v + σ(W_2 W_1 x_v + b) ⊙ (v_first - v) | `(batch, seq_len, d)` |
+//! | v | in layers after the first, with the option: v + σ(W_2 W_1 x_v + b) ⊙ (v_first - v) | `(batch, seq_len, d)` |
 //!
 //! v_first are the values of the first layer, which the published network has.
 

@@ -385,7 +385,7 @@ impl Blocks {
         self.padded(&x.narrow(axis, 0, self.count * self.size)?, axis)
     }
 
-    /// The blocks behind the first one of a sequence, as [`Self::padded`].
+    /// The blocks after the first one of a sequence, as [`Self::padded`].
     fn behind_first(&self, x: &Tensor, axis: usize) -> Result<Tensor> {
         self.padded(&x.narrow(axis, self.size, x.dim(axis)? - self.size)?, axis)
     }

@@ -1,5 +1,5 @@
 //! sLSTM as the layer of xLSTM's block (Beck et al. 2024, figure 10, without its feed-forward half): the cell of
-//! [`slstm`](super::slstm) with heads, a short convolution before the gates f and i, and a norm of each head behind the
+//! [`slstm`](super::slstm) with heads, a short convolution before the gates f and i, and a norm of each head after the
 //! output,
 //!
 //! y_t = norm(h_t),  h_t = o_t c_t / n_t,  gates f, i of silu(conv(u)) and z, o of u, all of h_{t-1} too

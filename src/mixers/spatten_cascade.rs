@@ -2,7 +2,7 @@
 //! acts at inference, token by token. For token i, a layer keeps a share of the tokens and of the heads that the layer
 //! before it kept: those of the largest [`Importance`], which sums attention weights and magnitudes of outputs over the
 //! layers before and over the queries up to i. Token i itself is always kept. The first 15 % of the layers keep all
-//! tokens and the first 30 % all heads; behind them the share falls linearly to that of the option in the last layer.
+//! tokens and the first 30 % all heads; after them the share falls linearly to that of the option in the last layer.
 //!
 //! Two further parts act within a layer. Local value pruning leaves out the values of the smallest weights, head by head.
 //! Progressive quantization computes the weights from the leading bits of queries and keys, and from all bits where no
@@ -217,7 +217,7 @@ impl Cascade {
         Ok([zeros(0)?, zeros(self.projections.n_heads)?])
     }
 
-    /// o `(batch, heads, seq_len, e)` at inference, and the state behind x.
+    /// o `(batch, heads, seq_len, e)` at inference, and the state after x.
     fn pruned(&self, x: &Tensor, carried: &mut Carried) -> Result<(Tensor, State)> {
         let [q, k, v] = self.projections.heads(x, &RotaryPositions::Sequence(&Cx::eval()))?;
         let [mut tokens, mut heads] = self.no_sums(x.dim(0)?)?;

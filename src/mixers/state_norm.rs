@@ -25,7 +25,7 @@ impl StateNormPlace {
     /// Place for a norm as wide as the residual stream.
     pub(super) const OF_WIDTH_D: Self = Self::Free(|spec| spec.d_model);
     /// Mixers with a norm of their own.
-    pub(super) const TAKEN: Self = Self::No("has a norm behind its state already");
+    pub(super) const TAKEN: Self = Self::No("has a norm after its state already");
     /// Mixers whose state, alone, reaches no output gate or output map.
     pub(super) const MISSING: Self = Self::No("has no output gate or output map that reads its state alone");
 }

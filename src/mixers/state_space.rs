@@ -109,7 +109,7 @@ impl SsmInputs {
         wide.contiguous()?.reshape((rows, channels, n))
     }
 
-    /// o `(batch, seq_len, E)` of whole sequences, and H behind them. H is read by n further tokens, which leave it as
+    /// o `(batch, seq_len, E)` of whole sequences, and H after them. H is read by n further tokens, which leave it as
     /// it is since their Δ is 0, and whose C are the unit vectors.
     pub fn read(&self) -> Result<(Tensor, State)> {
         let (batch, seq_len, _) = self.x.dims3()?;
@@ -136,7 +136,7 @@ impl SsmInputs {
         Ok((self.normed(o.narrow(1, 0, seq_len)?.contiguous()?)?, State::new(vec![h])))
     }
 
-    /// o `(batch, rows, E)` behind its norm, if there is one.
+    /// o `(batch, rows, E)` after its norm, if there is one.
     fn normed(&self, o: Tensor) -> Result<Tensor> {
         match &self.norm {
             Some(norm) => norm.forward(&o),
@@ -407,7 +407,7 @@ impl SelectiveProjection {
         })
     }
 
-    /// B, C or the low-rank Δ behind its norm, if there is one.
+    /// B, C or the low-rank Δ after its norm, if there is one.
     fn normed(&self, x: &Tensor) -> Result<Tensor> {
         match self.bcdt_eps {
             Some(eps) => x.broadcast_mul(&rms_scale(x, eps)?),

@@ -1,5 +1,5 @@
 //! Any mixer in both directions, `--bidirectional true`: y = forward(u) + R backward(R u), two passes with parameters
-//! of their own, where R reverses the tokens of a document and leaves the padding behind it (Goel et al. 2022, Zhu et
+//! of their own, where R reverses the tokens of a document and leaves the padding after it (Goel et al. 2022, Zhu et
 //! al. 2024).
 
 use super::{Carried, Mixer};
@@ -67,7 +67,7 @@ impl Mixer for TwoPasses {
 }
 
 /// Position in the reversed document of each position, `(batch, seq_len)` u32, for documents that end at the positions
-/// `last` `(batch)` u32; the padding behind them stays.
+/// `last` `(batch)` u32; the padding after them stays.
 fn reversed(last: &Tensor, seq_len: usize) -> Result<Tensor> {
     let shape = (last.dim(0)?, seq_len);
     let at = Tensor::arange(0, seq_len as u32, last.device())?.unsqueeze(0)?.broadcast_as(shape)?.contiguous()?;

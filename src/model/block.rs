@@ -207,7 +207,7 @@ impl Block {
         self.around(stream, past, &Cx::eval(), |u, carried| mixer.step_with(u, at, &mut state.mixer, carried))
     }
 
-    /// Same as [`Self::forward`] at every position of the first tokens of each sequence; `state` becomes the state behind
+    /// Same as [`Self::forward`] at every position of the first tokens of each sequence; `state` becomes the state after
     /// them.
     pub fn read(&self, stream: Residual, state: &mut BlockState) -> Result<Residual> {
         let Some(mixer) = self.mixer.recurrent() else {

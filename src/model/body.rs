@@ -6,7 +6,7 @@ use crate::config::ModelConfig;
 use crate::nn::{Cx, Norm, Params, Rows};
 use candle_core::{Result, Tensor};
 
-/// Description of the block of layer `layer`, from 0, or of the final norm behind all layers.
+/// Description of the block of layer `layer`, from 0, or of the final norm after all layers.
 fn block(model: &ModelConfig, spec: &BodySpec, layer: usize) -> BlockSpec {
     spec.block.halved(model.block.rescale_every.map_or(0, |every| layer / every))
 }
@@ -85,7 +85,7 @@ impl Body {
     }
 
     /// Same as [`Self::forward`] for the first tokens of each sequence, x `(batch, seq_len, d)`, one block after the
-    /// other; `states` become those behind them.
+    /// other; `states` become those after them.
     pub fn read(&self, x: Tensor, states: &mut [BlockState]) -> Result<Tensor> {
         let mut stream = Residual::from(x);
         for (block, state) in self.blocks.iter().zip(states) {

@@ -34,7 +34,7 @@ pub fn initial_values(model: &ModelConfig, sizes: &ExampleSizes) -> Result<Vec<(
     Ok(rows)
 }
 
-/// Name of a layer's parameter behind the number of the layer.
+/// Name of a layer's parameter after the number of the layer.
 fn of_layer(name: &str) -> Option<&str> {
     let (_, rest) = name.strip_prefix(LAYERS)?.split_once('.')?;
     Some(rest)

@@ -97,7 +97,7 @@ fn token_by_token_equals_the_whole_sequence() {
     });
 }
 
-/// Tokens read at once leave the state and give the outputs of steps, before and behind.
+/// Tokens read at once leave the state and give the outputs of steps, before and after.
 #[test]
 fn tokens_read_at_once_are_steps() {
     for_each(|case, batch, seq_len| {
@@ -165,7 +165,7 @@ fn claimed_width(case: &Case) -> Option<(usize, bool)> {
             Some((claim, variants)) => (claim, variants.strip_suffix(')')),
             None => (claim, None),
         };
-        let around = [", inside ", ", behind "].map(|word| claim.split_once(word));
+        let around = [", inside ", ", after "].map(|word| claim.split_once(word));
         let around = around.into_iter().flatten().next();
         let formula = around.map_or(claim, |(formula, _)| formula);
         let of_case = variants.is_none_or(|list| list.split(" or ").any(|v| v == case.config.variant));

@@ -30,7 +30,7 @@ fn write(text: &mut Continuation, tokens: usize) -> Vec<u32> {
     (0..tokens).map(|_| text.next_token().unwrap()).collect()
 }
 
-/// The likeliest token behind `ids`, by the form that reads all of them at once.
+/// The likeliest token after `ids`, by the form that reads all of them at once.
 fn likeliest(model: &LanguageModel, ids: &[u32]) -> u32 {
     let tokens = Tensor::new(ids, &Device::Cpu).unwrap().unsqueeze(0).unwrap();
     let logits = model.last_logits(&tokens).unwrap().squeeze(0).unwrap();
@@ -81,7 +81,7 @@ fn what_is_drawn_depends_on_the_seed_alone_and_is_always_a_token() {
     assert_eq!(drawn(1, VOCAB), drawn(1, VOCAB));
     assert_ne!(drawn(1, VOCAB), drawn(2, VOCAB));
     assert!(drawn(1, VOCAB).iter().any(|id| *id >= 10), "any token may come");
-    assert!(drawn(1, 10).iter().all(|id| *id < 10), "rows behind the tokens are no tokens");
+    assert!(drawn(1, 10).iter().all(|id| *id < 10), "rows after the tokens are no tokens");
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn the_gradient_reaches_every_element_of_the_input_and_of_every_parameter() {
     }
 }
 
-/// Parameters that only layers behind the first have, or read: shares of the first layer's values, and lower bounds.
+/// Parameters that only layers after the first have, or read: shares of the first layer's values, and lower bounds.
 #[test]
 fn the_gradient_of_a_later_layer_is_its_derivative() {
     for (mixer, options) in

@@ -229,7 +229,7 @@ fn a_damaged_header_is_refused_or_harmless_and_never_a_panic() {
     for at in (0..header).step_by(3) {
         let mut damaged = whole.clone();
         damaged[at] ^= 1 << (at % 8);
-        // Blanks behind the header mean nothing, and a name of the digest changed is a file without one.
+        // Blanks after the header mean nothing, and a name of the digest changed is a file without one.
         match target.restore(&damaged, "checkpoint") {
             Err(e) => assert_eq!(e.diagnostic().path.unwrap(), Path::new("checkpoint"), "byte {at}"),
             Ok(()) => assert!(whole[at] == b' ' || !named_digest(&damaged), "byte {at}"),

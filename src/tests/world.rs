@@ -92,7 +92,7 @@ impl Case {
         MIXERS.iter().map(of).collect()
     }
 
-    /// Every mixer that takes one with a norm behind its state, in every variant.
+    /// Every mixer that takes one with a norm after its state, in every variant.
     pub fn normed() -> Vec<Self> {
         let free = |case: &Self| matches!(case.entry.state_norm_of(&case.config.variant), StateNormPlace::Free(_));
         let normed = |case: Self| Self { config: ModelConfig { state_norm: true, ..case.config }, ..case };

@@ -179,7 +179,7 @@ impl<'a> Trainer<'a> {
                 self.progress.step += 1;
                 self.progress.summed_loss += loss * examples;
             } else {
-                // Neither this step nor one queued behind it has changed the weights.
+                // Neither this step nor one queued after it has changed the weights.
                 self.optimizer.resume(self.progress.step);
             }
             self.progress.epoch_seconds += start.elapsed().as_secs_f64();

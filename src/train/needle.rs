@@ -59,7 +59,7 @@ mod tests {
 
     const V: usize = 9;
 
-    /// Token by token, each behind a context of its own.
+    /// Token by token, each after a context of its own.
     fn by_hand(model: &LanguageModel, context: &[u32], key: &[u32]) -> (bool, f64) {
         let (mut ids, mut found, mut nll) = (context.to_vec(), true, 0.0);
         for id in key {
@@ -87,7 +87,7 @@ mod tests {
         // A key that is found: what the model itself goes on with.
         let tokens = Tensor::from_slice(&keys[1].context, (1, 20), &Device::Cpu).unwrap();
         keys[1].key = vec![model.last_logits(&tokens).unwrap().i(0).unwrap().argmax(0).unwrap().to_scalar().unwrap()];
-        // The same keys behind other contexts.
+        // The same keys after other contexts.
         let others: Vec<HiddenKey> =
             keys.iter().map(|hidden| HiddenKey { context: draw(20), key: hidden.key.clone() }).collect();
         keys.extend(others);

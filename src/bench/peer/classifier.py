@@ -2,7 +2,7 @@
 """One training step of a classifier of the Long Range Arena in plain PyTorch, to be timed beside `dsf bench step`.
 
 The bodies of the released attention (layer norm shared by both halves of a block, MLP) and of the released state space
-models (GELU and GLU behind the mixer), with softmax attention by PyTorch's own fused kernel or Mamba; weights, batches and
+models (GELU and GLU after the mixer), with softmax attention by PyTorch's own fused kernel or Mamba; weights, batches and
 the run's config come from the file that `--export` writes.
 
     dsf bench step --task lra --dataset image --mixer mamba --batch-size 8 --dropout 0 --export step.safetensors

@@ -93,7 +93,7 @@ class Ssd(nn.Module):
 
 
 class Qlstm(nn.Module):
-    """h_t = forget * h_{t-1} + input * x_t behind a short convolution, gated on the way out."""
+    """h_t = forget * h_{t-1} + input * x_t after a short convolution, gated on the way out."""
 
     def __init__(self, given, form):
         super().__init__()

@@ -57,7 +57,7 @@ pub fn patterned_attention(
     apply(op.within(ins[0], pattern)?, ins)
 }
 
-/// [`patterned_attention`] for queries `q`: (B, s, R, m) that are all at time `at`, behind a cache of keys (B, s, L, m)
+/// [`patterned_attention`] for queries `q`: (B, s, R, m) that are all at time `at`, after a cache of keys (B, s, L, m)
 /// and values (B, s, L, e), of which only the rows up to that time are read.
 pub fn attention_at(at: usize, ins: [&Tensor; 3], pattern: &Pattern) -> Result<Tensor> {
     let (batch, heads, rows, _) = ins[0].dims4()?;

@@ -59,7 +59,7 @@ def find() -> str:
 def run(arguments: Sequence[PathLike], *, cwd: Optional[PathLike] = None, env: Optional[Mapping[str, str]] = None) -> Iterator[Event]:
     """Runs `dsf ARGUMENTS --json` and yields its events as they are printed, one dict each.
 
-    `env` is added to the environment. Closing the iterator stops the program behind a checkpoint; the same call
+    `env` is added to the environment. Closing the iterator stops the program after a checkpoint; the same call
     continues it.
 
     Raises `Error` if the program fails, after all its events were yielded.

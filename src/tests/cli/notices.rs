@@ -15,7 +15,7 @@ const SHORT: &str = "mqar --preset smoke --d 32 --train-examples 4000 --epochs 3
 const SWEEP: &str = "sweep --preset smoke --d 32 --mixer ssd,softmax --train-examples 4000 --epochs 4000 --lr 1e-4 \
                      --jobs 2 --threads 2";
 
-/// `dsf` with `line` behind what a shell does first, its last words in the file `said`.
+/// `dsf` with `line` after what a shell does first, its last words in the file `said`.
 fn behind(world: &World, first: &str, line: &str) -> Child {
     let program = assert_cmd::cargo::cargo_bin("dsf");
     Command::new("sh")

@@ -296,7 +296,7 @@ fn the_recipe_of_the_guide_runs_in_pandas() {
         return;
     };
     let world = World::new();
-    // A step an epoch: at the last rate the first loss is a number, and the accuracy behind it is one.
+    // A step an epoch: at the last rate the first loss is a number, and the accuracy after it is one.
     let line =
         "sweep --preset smoke --mixer softmax,ssd --seeds 2 --epochs 2 --train-examples 32 --lr 2e-3,1e-2,1e30 -q";
     world.dsf(line).ok();

@@ -18,11 +18,11 @@ const SMALL_WITH_VALIDATION: &[&str] =
 enum Trial {
     /// Run unchanged; it ends with exit code 0.
     Whole,
-    /// With these flags behind it; it ends with exit code 0.
+    /// With these flags after it; it ends with exit code 0.
     With(&'static [&'static str]),
-    /// With these flags behind it; it ends with this exit code and says this.
+    /// With these flags after it; it ends with this exit code and says this.
     Refused(&'static [&'static str], i32, &'static str),
-    /// `--help` before or behind it: its flags and their values are parsed, nothing is computed.
+    /// `--help` before or after it: its flags and their values are parsed, nothing is computed.
     Parsed,
     /// A target of the Makefile.
     Make,
@@ -236,7 +236,7 @@ fn fault(world: &World, command: &str, trial: Trial) -> Option<String> {
         Trial::Refused(more, code, says) => (more, code, says),
         Trial::Parsed => (&["--help"], 0, "Usage"),
     };
-    // What stands behind `--` is another command line.
+    // What stands after `--` is another command line.
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
     let missing = more.chunks(2).filter(|pair| !words.iter().any(|word| word == pair[0]));
     let missing: Vec<String> = missing.flatten().map(|word| (*word).to_owned()).collect();
@@ -380,7 +380,7 @@ fn commands_are_found_in_blocks_spans_and_behind_others() {
     assert_eq!(words(&found[1]), ["dsf", "d", "e  f"]);
 }
 
-/// Local links of a page, with the parts of a page behind `#` left out.
+/// Local links of a page, with the parts of a page after `#` left out.
 fn links(page: &str) -> Vec<&str> {
     let targets = page.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let near = targets.filter(|target| !target.starts_with("http"));

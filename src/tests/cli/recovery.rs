@@ -87,7 +87,7 @@ fn a_killed_run_starts_again_and_loses_nothing_but_time() {
     assert_eq!(numbers(&world.only_run("cut")), numbers(&world.only_run("whole")));
 }
 
-/// A signal leaves a checkpoint, and a kill goes back to it: the losses of steps behind it are cut off.
+/// A signal leaves a checkpoint, and a kill goes back to it: the losses of steps after it are cut off.
 #[test]
 fn a_run_on_text_stopped_and_killed_in_turn_leaves_the_files_of_an_unbroken_one() {
     let world = World::new();

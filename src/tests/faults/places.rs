@@ -69,7 +69,7 @@ fn a_run_that_is_killed_in_any_call_of_a_checkpoint_goes_on_from_the_one_before(
     let whole = World::new();
     whole.dsf(RUN).ok();
     let wanted = worth(&whole.only_run("results"));
-    // Ended once, behind its first checkpoint.
+    // Ended once, after its first checkpoint.
     let once = World::new();
     let end = run(dsf(&once, RUN), Fault::EndAndKill(25, usize::MAX));
     assert_eq!(end.code, Some(75), "{end:?}");

@@ -9,7 +9,7 @@ eigenvalues by their parts, with and without gamma; `lightning_attention-lrpe` i
 the weights of all pairs; `lmu_recurrent` is the LMU with its recurrent path, a loop over time;
 `retnet_block-group` is RetNet's layer with the angles and the norm of its authors; `lru_dense` is a linear RNN;
 `sinkhorn-network` is Sinkhorn attention with its sorting network, `-bidirectional` over whole documents, in cases `b`
-and `c` with SortCut; `spatten_cascade` is a later layer of SpAtten behind
+and `c` with SortCut; `spatten_cascade` is a later layer of SpAtten after
 layers of the same parameters and input, in case `b` without the smallest weights and in `c` quantized;
 `s4d_lin_euler-bidirectional` and `gru-bidirectional` are two passes over documents of the `lengths` in the file, whose
 second one is under `backward.` and reads them from their last token to their first. Gradients are complex-step
@@ -473,7 +473,7 @@ def sinkhorn_both_shapes(sizes):
 
 
 def spatten(p, u, sizes):
-    """Layer `layer` of `n_layers`, behind layers of the same parameters that read the same u. Query by query: the tokens
+    """Layer `layer` of `n_layers`, after layers of the same parameters that read the same u. Query by query: the tokens
     that the layer before kept, the most important of which stay; sets and dictionaries of their indices."""
     heads, layers, m = sizes["heads"], sizes["n_layers"], sizes["n"] // sizes["heads"]
     batch, length = u.shape[:2]
@@ -531,7 +531,7 @@ def spatten_shapes(sizes):
 
 
 def gru(p, u, _sizes):
-    """The reset gate acts on the recurrent map behind its bias c."""
+    """The reset gate acts on the recurrent map after its bias c."""
     sigmoid = lambda x: 1 / (1 + np.exp(-x))
     y, ys = np.zeros_like(u[:, 0]), []
     for t in range(u.shape[1]):
@@ -551,7 +551,7 @@ BACKWARD = "backward."
 
 
 def both_directions(forward, shapes):
-    """Two passes, the second over the tokens of each document in reverse order; the padding stays behind them."""
+    """Two passes, the second over the tokens of each document in reverse order; the padding stays after them."""
 
     def turned(x, lengths):
         return np.stack([np.concatenate([of[:n][::-1], of[n:]]) for of, n in zip(x, lengths)])

@@ -62,7 +62,7 @@ impl Page {
 impl Beside<'_> {
     /// Asserts that the page says this once, and that what it has in braces is found in files. Braces hold nothing for
     /// the next of `values`; or `runs` for the number of rows; or a column of which all rows have the same value. With
-    /// `,` behind it, that is written with thousands apart; with `#`, the values of a column are counted in words; with
+    /// `,` after it, that is written with thousands apart; with `#`, the values of a column are counted in words; with
     /// `<` or `>`, the least or the largest is taken.
     #[track_caller]
     pub fn says(&self, text: &str, values: &[String]) {

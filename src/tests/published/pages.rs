@@ -33,7 +33,7 @@ const PARTS: [(&str, Check); 23] = [
     ("One cell of the paper's smallest task", cells::smallest_task),
 ];
 
-/// Parts of the README, by their first words and by those behind them.
+/// Parts of the README, by their first words and by those after them.
 const PARTS_OF_README: [(&str, &str, Check); 4] = [
     ("The paper's five mixers on a small", "## Install", readme::picture),
     ("## What was reproduced", "## Limits", readme::reproduced),

@@ -1,4 +1,4 @@
-//! Forward pass for queries at one time behind a cache. A key meets so few queries that copying it into tiles would
+//! Forward pass for queries at one time after a cache. A key meets so few queries that copying it into tiles would
 //! take longer than using it, so keys and values are read where they are, by parts of the past, whose results are
 //! combined in their order.
 
@@ -17,7 +17,7 @@ const STEPS: usize = 512;
 /// Results of the rows of an item over some steps.
 struct PartialResult<F> {
     steps: Range<usize>,
-    /// Scores, then their weights, in whole groups of lanes for each row; those behind the steps are hidden.
+    /// Scores, then their weights, in whole groups of lanes for each row; those after the steps are hidden.
     p: Vec<Lanes<F>>,
     /// Weighted sum of the values, `(rows, value_width)`, not normalised.
     o: Vec<F>,

@@ -1,7 +1,7 @@
 use super::patterns::patterns;
 use super::*;
 
-/// Queries at one time, behind a cache with room for more steps.
+/// Queries at one time, after a cache with room for more steps.
 const SIZES: [Sizes; 4] = [[2, 3, 1, 9, 4, 5], [1, 2, 4, 40, 17, 3], [1, 1, 2, 1200, 3, 20], [1, 2, 70, 600, 16, 33]];
 
 fn times(at: usize, x: &[Tensor]) -> Tensor {

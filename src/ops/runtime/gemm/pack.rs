@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 /// Layout of a panel.
 #[derive(Clone, Copy)]
 pub(super) struct PanelLayout {
-    /// Pairs of each lane. Those behind the operand's numbers are zero.
+    /// Pairs of each lane. Those after the operand's numbers are zero.
     pub(super) pairs: usize,
     /// 0 for the rounded numbers, 1 for their rounded remainders.
     pub(super) term: usize,

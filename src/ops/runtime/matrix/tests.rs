@@ -74,7 +74,7 @@ fn a_product_of_a_part_leaves_the_rest() {
 #[test]
 fn panels_use_their_own_parts() {
     fn check<F: Float>() {
-        // Row i of the left operand has i + 1 numbers, and zeros behind them.
+        // Row i of the left operand has i + 1 numbers, and zeros after them.
         let causal = |i: usize, k: usize, x: F| if k <= i { x } else { F::zero() };
         let (a, b) = (numbers::<F>(70, 70), numbers::<F>(70, 20));
         let a: Vec<F> = a.iter().enumerate().map(|(at, &x)| causal(at / 70, at % 70, x)).collect();

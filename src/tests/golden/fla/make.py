@@ -84,7 +84,7 @@ MODELS = {
         "value_dim": [20, 20, 20], "decay_low_rank_dim": 6, "gate_low_rank_dim": 7, "a_low_rank_dim": 5,
         "v_low_rank_dim": 4, "hidden_ratio": 4, "intermediate_size": None, "hidden_act": "sqrelu", "norm_first": True,
         "norm_bias": True, "norm_eps": 1e-3, "fuse_norm": True, "tie_word_embeddings": False},
-    # No norm behind the embedding, keys divided by their exact length.
+    # No norm after the embedding, keys divided by their exact length.
     "rwkv7-2": {
         "model_type": "rwkv7", "hidden_size": 24, "num_hidden_layers": 3, "head_dim": None, "num_heads": 3,
         "decay_low_rank_dim": 4, "gate_low_rank_dim": 5, "a_low_rank_dim": 6, "v_low_rank_dim": 7,
@@ -208,7 +208,7 @@ def attend(q, k, v, decay):
 
 
 def correct(q, k, v, beta, decay):
-    """The delta rule behind a decay: the state forgets, then what it holds at a key moves towards the value by `beta`.
+    """The delta rule after a decay: the state forgets, then what it holds at a key moves towards the value by `beta`.
 
     Queries are divided by the root of their width: `ops/delta_rule/fused_recurrent.py` and
     `ops/gated_delta_rule/fused_recurrent.py`.
@@ -243,7 +243,7 @@ def norm_or_gated_norm(w, config, o, x):
 
 
 def convolved(w, config, **streams):
-    """Streams of queries, keys and values behind their short convolutions."""
+    """Streams of queries, keys and values after their short convolutions."""
     return [w.convolution(f"{name}_conv1d", config["conv_size"], z) for name, z in streams.items()]
 
 
@@ -362,7 +362,7 @@ def rwkv7(w, config, shared, layer, x):
     o = o - o.mean(-1, keepdims=True)
     o = join(o / np.sqrt((o * o).mean(-1, keepdims=True) + width * config["norm_eps"]))
     o = o * w.draw("g_norm.weight", (size,), 1.0) + w.draw("g_norm.bias", (size,))
-    # The bonus of the current token is added behind the norm: `ops/rwkv7/gate_output_correction.py`.
+    # The bonus of the current token is added after the norm: `ops/rwkv7/gate_output_correction.py`.
     bonus = (r * k * w.draw("r_k", (heads, width))).sum(-1, keepdims=True) * v
     return w.linear("o_proj", size, (o + join(bonus)) * gate)
 

@@ -146,7 +146,7 @@ fn differ(name: &str, theirs: &Value, ours: &Value, found: &mut Vec<String>) {
 /// Length of windows of models that read sequences of any length.
 const USUAL_LENGTH: usize = 2048;
 
-/// Model of `layers` layers of width `d` around `mixer` in its `variant`: blocks of two halves behind norms, no positions.
+/// Model of `layers` layers of width `d` around `mixer` in its `variant`: blocks of two halves after norms, no positions.
 fn model(mixer: &str, variant: &str, [d, layers, mlp_width]: [usize; 3]) -> ModelConfig {
     ModelConfig {
         layout: Layout::Transformer,
