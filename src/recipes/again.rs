@@ -2,7 +2,7 @@
 
 use super::rules::without_kernel_length;
 use super::{quoted, resolve, Choice, FixedSettings, InitialModel, TaskRow, PRESETS};
-use crate::config::{spelt, At, Decides, Omitted, RunConfig, Setting, ValueKind};
+use crate::config::{spelt, At, Decides, Omitted, RunConfig, Setting, ValueKind, NAMED_BLOCKS};
 use crate::error::{refuse, Result};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -86,21 +86,36 @@ fn shortest(config: &RunConfig) -> Option<Vec<(String, String)>> {
     let config = &RunConfig { task: config.task.clone().of_any_files(), ..config.clone() };
     let task = super::task(config.task.name()).ok()?;
     let whole = Choice::again(config, "").ok()?.fixed;
-    let named = PRESETS.iter().map(|preset| Some(preset.name));
-    let ways = [None].into_iter().chain(named).filter_map(|preset| flags(task, &whole, config, preset));
-    ways.min_by_key(Vec::len)
+    let presets = || [None].into_iter().chain(PRESETS.iter().map(|preset| Some(preset.name)));
+    let shortest = |block: Option<&str>| {
+        let ways = presets().filter_map(|preset| flags(task, &whole, config, preset, block));
+        ways.min_by_key(Vec::len)
+    };
+    let plain = shortest(None);
+    match plain {
+        Some(flags) if flags.iter().all(|(name, _)| name != "block") => Some(flags),
+        plain => {
+            let named = NAMED_BLOCKS.iter().filter_map(|block| shortest(Some(block.name)));
+            named.chain(plain).min_by_key(Vec::len)
+        }
+    }
 }
 
-/// Flags that make `config`, starting from `preset`; `None` if none do.
+/// Flags that make `config`, starting from `preset` and from the whole block `block`; `None` if none do.
 fn flags(
     task: TaskRow,
     whole: &FixedSettings,
     config: &RunConfig,
     preset: Option<&'static str>,
+    block: Option<&str>,
 ) -> Option<Vec<(String, String)>> {
     let mut chosen = Choice::of(preset, false);
     let mut typed: Vec<(String, String)> = Vec::new();
     typed.extend(preset.map(|preset| ("preset".to_owned(), preset.to_owned())));
+    if let Some(block) = block {
+        typed.push(("block".to_owned(), block.to_owned()));
+        chosen.set("block", block, "").ok()?;
+    }
     if let Some(initial) = InitialModel::of_run(config) {
         typed.push(("from".to_owned(), initial.weights.name.clone()));
         chosen.start_from(initial, "");
