@@ -39,7 +39,7 @@ mod worker;
 
 use crate::error::{exit, refuse, Error, Position};
 use crate::ops::{self, simd, Route, Simd};
-use crate::recipes::all_quoted;
+use crate::recipes::{all_quoted, quoted};
 use crate::recipes::{task, TaskRow, TASKS};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -276,7 +276,7 @@ impl Global {
     fn out_flag(&self) -> String {
         match self.out.to_str() {
             Some("results") => String::new(),
-            _ => format!(" --out {}", self.out.display()),
+            _ => format!(" --out {}", quoted(&self.out.to_string_lossy())),
         }
     }
 

@@ -181,7 +181,7 @@ fn title(config: &RunConfig, task: &dyn tasks::Task) -> String {
     };
     let block = Some(&m.block).filter(|block| !block.is_default()).map(|block| format!(" ({block})"));
     format!(
-        "{} ({}){}{} on {}: {}d = {}, n = {}, {} layers{}, lr {}, batch {}, protocol {}, seed {}",
+        "{} ({}){}{} on {}: {}d = {}, n = {}, {}{}, lr {}, batch {}, protocol {}, seed {}",
         m.mixer,
         m.variant,
         hybrid.unwrap_or_default(),
@@ -190,7 +190,7 @@ fn title(config: &RunConfig, task: &dyn tasks::Task) -> String {
         vocabulary,
         m.d_model,
         m.d_state,
-        m.n_layers,
+        counted(m.n_layers, "layer"),
         block.unwrap_or_default(),
         t.lr,
         t.batch_size,

@@ -154,6 +154,9 @@ impl FromStr for BlockConfig {
         for pair in rest.split(',').filter(|pair| !pair.is_empty()) {
             let known = pair.split_once('=').filter(|(name, _)| Self::NAMES.contains(name));
             let Some((name, value)) = known else {
+                if NamedBlock::find(pair).is_some() {
+                    return Err(format!("`{pair}` must come first, and only once"));
+                }
                 let blocks = NAMED_BLOCKS.each_ref().map(|block| block.name);
                 let meant = nearest(pair, &blocks).map_or(String::new(), |name| format!("; did you mean `{name}`?"));
                 return Err(format!(
@@ -240,12 +243,14 @@ mod tests {
 
     #[test]
     fn a_misspelt_part_is_named() {
-        for text in
-            ["norm", "tie=true,gpt", "norm=batch", "size=3", "eps=-1", "bias=maybe", "logit-cap=0", "tie=true,tie=true"]
-        {
+        for text in ["norm", "norm=batch", "size=3", "eps=-1", "bias=maybe", "logit-cap=0", "tie=true,tie=true"] {
             let error = text.parse::<BlockConfig>().unwrap_err();
             let name = text.split('=').next().unwrap();
             assert!(error.contains(name), "{text}: {error}");
+        }
+        for text in ["gpt,gpt", "tie=true,gpt"] {
+            let error = text.parse::<BlockConfig>().unwrap_err();
+            assert_eq!(error, "`gpt` must come first, and only once");
         }
         let error = "Transfomer++".parse::<BlockConfig>().unwrap_err();
         assert!(error.ends_with("did you mean `transformer++`?"), "{error}");

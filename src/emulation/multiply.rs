@@ -10,7 +10,7 @@ use half::bf16;
 fn read(view: View, i: usize) -> f32 {
     assert!(i < view.len(), "an element of the view");
     let address = view.address();
-    // SAFETY: the memory of the view holds that many elements of the type.
+    // SAFETY: the memory that the view points to holds that many elements of the type.
     unsafe {
         match view.dtype() {
             DType::F32 => *(address as *const f32).add(i),

@@ -1,9 +1,9 @@
 //! Gradients through time: how the loss of an example depends on the state that a layer hands to the next token.
 //!
 //! The model reads the example token by token. A zero is added to each state h_t before the next token, and the gradient
-//! of the loss with respect to it is dL/dh_t over all paths after it: through the later states of the layer, and through
-//! the layers above. Every mixer that decodes has one, with or without a finite system; the state of attention is its
-//! cache.
+//! of the loss with respect to it is dL/dh_t over all paths that lead on from it: through the later states of the layer,
+//! and through the layers above. Every mixer that decodes has one, with or without a finite system; the state of
+//! attention is its cache.
 
 use crate::error::Result;
 use crate::ops;

@@ -243,8 +243,8 @@ impl Entry {
             return Ok(());
         }
         if n / s < 2 {
-            refuse!(flag "--rotary", "rotates pairs of channels, and --n {n} and --heads {s} give each head {}", n / s);
+            refuse!(flag "--rotary", "rotates pairs of channels, and --n {n} and --heads {s} give each head only {}", n / s);
         }
-        refuse!(flag "--rotary-dims" = dims, "must be an even number from 2 to {}, the channels that --n {n} and --heads {s} give each head", n / s)
+        refuse!(flag "--rotary-dims" = dims, "must be an even number from 2 to {}: --n {n} and --heads {s} give each head {} channels", n / s / 2 * 2, n / s)
     }
 }

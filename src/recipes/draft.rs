@@ -119,6 +119,10 @@ impl<'a> Draft<'a> {
         for (name, value) in &fixed.values {
             self.set(name, value, origin.clone())?;
         }
+        // A config leaves out a test of the training length, also where a preset has another.
+        if !fixed.values.is_empty() && !fixed.values.contains_key("test-seq-len") {
+            self.set.test_seq_len.unset();
+        }
         for (name, value) in &fixed.options {
             let set = (value.clone(), origin.clone());
             self.options.insert(name.clone(), set);

@@ -119,10 +119,14 @@ fn note_without_effect(draft: &mut Draft) {
     let no_width = half.is_none_or(|half| matches!(half, StateMixer::None | StateMixer::Identity | StateMixer::Glu));
     let named = set.state_mixer.is_given() && set.state_mixer.get() != Some(StateMixer::None);
     let rows = [
-        (set.form.get().is_some() && set.key_tokens.is_given() && !lookup, "key-tokens", "only look-ups have a key"),
+        (
+            set.form.get().is_some() && set.key_tokens.is_given() && !lookup,
+            "key-tokens",
+            "only the look-up forms have keys",
+        ),
         (no_half && named, "state-mixer", "the layout mamba has no feed-forward half"),
         (no_width && set.mlp_width.is_given(), "mlp-width", "there is no feed-forward half with a hidden width"),
-        (!rotated && draft.choice.values.contains_key("rotary-dims"), "rotary-dims", "no positions are rotary"),
+        (!rotated && draft.choice.values.contains_key("rotary-dims"), "rotary-dims", "there are no rotary positions"),
     ];
     let said = rows.into_iter().filter(|(without, ..)| *without);
     draft.notes.extend(said.map(|(_, name, why)| format!("--{name} has no effect: {why}")));
@@ -136,6 +140,12 @@ fn of_hybrid(e: Error, entry: &Entry, model: &ModelConfig) -> Error {
     let size = match name {
         "--heads" => hybrid.n_heads,
         "--n" => hybrid.d_state,
+        "--rotary-dims" if hybrid.d_state.or(hybrid.n_heads).is_some() => {
+            let why =
+                "its heads have fewer channels than are rotary in those of the other layers: set --rotary-dims, or \
+                       other sizes";
+            return Error::flag_value("--hybrid", hybrid, why);
+        }
         _ => None,
     };
     match size {
@@ -374,7 +384,11 @@ fn mixer_sizes(draft: &mut Draft, variant: &str, hybrid: Option<&(&'static Entry
     let expands = entry.expands || other(|entry| entry.expands);
     let width = if expands { set.n.get().unwrap_or(1) / set.heads.get().unwrap_or(1).max(1) } else { 1 };
     let rotated = set.rotary.get().is_some_and(|rotary| rotary != Rotary::None);
+    // The channels of a config stay, unless what they follow from is changed beside it.
+    let changed = set.rotary.is_given() || set.n.is_given() || set.heads.is_given() || set.d.is_given();
+    let keeps = rotated && set.rotary_dims.is_fixed() && !changed;
     match draft.task.objective {
+        _ if keeps => {}
         Objective::NextToken => {
             let dims = if rotated { rotary_dims(width) } else { 0 };
             set.rotary_dims.rule(dims, "a fourth of a head, in pairs");

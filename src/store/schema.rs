@@ -1,4 +1,4 @@
-//! Schema of the summaries: the one table of columns of the CSV, the reports and `--columns`.
+//! Schema of the summaries: the one table of columns from which the CSV, the reports and `--columns` are made.
 
 use super::column::{Absent, Column, ColumnKind, ColumnSpec, Role, NAMES};
 use super::metrics::{Metric, METRICS};

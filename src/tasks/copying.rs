@@ -160,8 +160,8 @@ fn rules(settings: &SyntheticSettings, length: Length) -> Vec<Rule> {
         keys / KEYS_PER_POSITION >= seq_len,
         vocabulary,
         format!(
-            "has {keys} keys of length {n}, too few for most of those of a string of {length} to occur once: give more, or \
-             a larger --key-tokens"
+            "gives {keys} keys of length {n}, too few for most keys in a string of {length} to occur only once: give more, \
+             or a larger --key-tokens"
         ),
     ));
     rules

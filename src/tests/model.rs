@@ -105,7 +105,7 @@ fn a_model_built_before_its_parameters_change_computes_with_the_new_ones() {
     }
 }
 
-/// Sines and cosines are no parameters, and go on after the last position of the training.
+/// Sines and cosines are no parameters, and go on beyond the last position of the training.
 #[test]
 fn sinusoidal_positions_have_no_end() {
     let tokens = batch().tokens;

@@ -43,10 +43,10 @@ pub(super) struct Typed {
     /// With --per-gpu, `cuda` means all GPUs.
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     pub device: DeviceChoice,
-    /// Runs at a time [default: on a CPU one per thread].
+    /// Runs at a time [default: one per thread on a CPU].
     ///
-    /// They share the threads. By default there are as many as threads, as long as they need at most half of the memory of
-    /// the machine or the job; on a GPU there is one.
+    /// They share the threads. By default there is one per thread, or as many as fit into half of the memory of the machine
+    /// or the job; on a GPU there is one.
     #[arg(short, long, value_name = "N", conflicts_with = "per_gpu")]
     jobs: Option<usize>,
     /// Number of runs at a time on each GPU, in one process. Several small models use a GPU better than one.

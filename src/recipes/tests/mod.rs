@@ -306,6 +306,22 @@ fn a_config_chosen_again_is_the_same_run() {
 
 /// A command is found for each, which is the run itself.
 #[test]
+fn a_run_of_every_preset_is_chosen_again_and_so_are_rotary_channels() {
+    let again = |run: &RunConfig| {
+        let task = self::task(run.task.name()).unwrap();
+        let again = resolve(task, &Choice::again(run, "config.json").unwrap()).unwrap();
+        assert_eq!(&again.config, run, "{}", task.name);
+    };
+    for task in TASKS {
+        PRESETS.iter().for_each(|preset| again(&super::run(task.name, &[("preset", preset.name)]).unwrap()));
+    }
+    for task in ["mqar", "mad", "wikitext"] {
+        let rotated = [("preset", "smoke"), ("rotary", "pre"), ("rotary-dims", "2")];
+        again(&super::run(task, &rotated).unwrap());
+    }
+}
+
+#[test]
 fn a_run_of_another_block_is_chosen_again_and_has_a_command() {
     for block in NAMED_BLOCKS.each_ref().map(|block| block.name) {
         for (task, mixer) in [("mad", "softmax"), ("mad", "mamba"), ("copying", "linear"), ("mqar", "softmax")] {

@@ -8,9 +8,15 @@ pub(super) fn render(report: &Report, _screen: TextTarget) -> String {
     let runs = report.coverage.runs();
     let first = report.notes.iter().position(|note| *note == runs).unwrap_or(report.notes.len());
     let (legend, about_runs) = report.notes.split_at(first);
+    // How rates were chosen is part of the method.
+    let is_method = |note: &&String| note.starts_with("learning rates") || note.starts_with("held out");
     let is_warning = |note: &&String| note.starts_with("warning:");
     let warnings = report.grids.iter().flat_map(|grid| &grid.notes).filter(is_warning);
-    let comments = about_runs.iter().chain(warnings).map(|note| format!("\n% {}", note.replace('\n', " ")));
+    let comments = about_runs
+        .iter()
+        .filter(|note| !is_method(note))
+        .chain(warnings)
+        .map(|note| format!("\n% {}", note.replace('\n', " ")));
     let mut blocks = vec![format!("% needs \\usepackage{{booktabs}}{}", comments.collect::<String>())];
     for (i, grid) in report.grids.iter().enumerate() {
         let grid = &*grid.abridged();
@@ -18,7 +24,7 @@ pub(super) fn render(report: &Report, _screen: TextTarget) -> String {
         said.extend(grid.notes.iter().filter(|note| !is_warning(note)).cloned());
         // Notes on the whole report go into the last caption only.
         if i + 1 == report.grids.len() {
-            said.extend(legend.iter().cloned());
+            said.extend(legend.iter().chain(about_runs.iter().filter(is_method)).cloned());
         }
         let said = said.iter().filter(|text| !text.is_empty());
         let said: Vec<String> = said.map(|text| escaped(text.trim_end_matches('.'))).collect();

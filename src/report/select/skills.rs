@@ -67,7 +67,9 @@ pub(in super::super) fn skills(of: &Selection, skills: &Skills) -> Selected {
             sum = sum.zip(score.number()).map(|(sum, score)| sum + score);
             line.cells.push(score.cell());
             let facts = facts_at(groups[0].record, &places).into_iter();
-            let state = own.iter().flat_map(|group| &group.runs).find_map(|run| run.number(Column::STATE_SIZE));
+            let state = own.iter().flat_map(|group| &group.runs).filter_map(|run| run.number(Column::STATE_SIZE));
+            let state = state.reduce(f64::max);
+            let state = state.map(|state| state as u64);
             let task = [fact("skill", *name), fact("metric", of.metric.name), fact("mean", score.number())];
             let sizes = [fact(WITHOUT_SKILL, *level), fact("state_size", state)];
             records.push(facts.chain(task).chain(sizes).collect());
@@ -96,13 +98,15 @@ pub(in super::super) fn skills(of: &Selection, skills: &Skills) -> Selected {
     grid.notes.extend(mixed::warnings(of.groups.iter().flat_map(|group| group.runs.iter().copied())));
     let mut legend = Vec::new();
     if unranked > 0 {
-        legend.push(format!("{unranked} of {} lines lack a task and have no score", ranked + unranked));
+        legend.push(format!("lines without all tasks have no score: {unranked} of {}", ranked + unranked));
     }
     legend.push("the score of a task is the mean over its settings, each at its best rate and weight decay".to_owned());
     if grid.lines.iter().any(|line| line.name().ends_with(MARK)) {
-        legend.push(format!("{}: a mixer of yours", MARK.trim_start()));
+        legend.push(format!("{}: not among the published runs", MARK.trim_start()));
     }
-    legend.push(format!("{STATE}: numbers that the layers carry from token to token, in the task with the most"));
+    legend.push(format!(
+        "{STATE}: size of the state, in numbers that all layers carry from token to token; the largest of the tasks"
+    ));
     legend.extend(alike(&grid));
     let heading = format!("{SCORE}, {}: {}", of.figure.about, in_percent(of.metric));
     Selected { heading, after: legend, ..selected(of, vec![grid]) }
@@ -119,7 +123,11 @@ fn alike(grid: &Grid) -> Vec<String> {
         }
     }
     let alike = names.into_values().filter(|names| names.len() > 1);
-    alike.map(|names| format!("{} have the same numbers to the last digit", names.join(" and "))).collect()
+    let listed = alike.map(|names| match &names[..] {
+        [others @ .., last] => format!("{} and {last} have the same means to the last digit", others.join(", ")),
+        [] => String::new(),
+    });
+    listed.collect()
 }
 
 /// Score of the `groups` of one mixer in one task.

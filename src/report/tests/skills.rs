@@ -41,10 +41,10 @@ fn mixers_are_in_the_order_of_their_scores_and_one_without_a_task_has_none() {
 #[test]
 fn lines_with_the_same_numbers_are_named_and_others_are_not() {
     let mut rows = some();
-    assert!(!text(&scored(&rows, &ReportOptions::default())).contains("same numbers"));
+    assert!(!text(&scored(&rows, &ReportOptions::default())).contains("same means"));
     rows.extend(NAMES.iter().enumerate().map(|(i, skill)| run("alibi", skill, &[], 0.5 + 0.05 * i as f64)));
     let report = scored(&rows, &ReportOptions::default());
-    assert!(text(&report).contains("alibi and softmax have the same numbers"), "{}", text(&report));
+    assert!(text(&report).contains("alibi and softmax have the same means"), "{}", text(&report));
 }
 
 #[test]

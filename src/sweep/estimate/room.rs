@@ -17,7 +17,7 @@ pub fn check_room(runs: &[RunConfig], insist: Option<&str>) -> Result<()> {
 }
 
 /// Returns the number of `runs` to train in parallel on a CPU with `threads` threads: one per thread, as long as the
-/// largest of them together need at most half of the memory. A second thread speeds up a step of a small model by little.
+/// largest of them together need at most half of the memory. A second thread speeds up a step of a small model only a little.
 pub fn parallel_runs(runs: &[RunConfig], threads: usize) -> Result<usize> {
     let room = memory_limit().map_or(f64::INFINITY, |limit| limit.bytes as f64 / 2.0);
     within(runs, threads, room)

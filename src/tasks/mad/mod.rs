@@ -95,7 +95,7 @@ fn read(config: &TaskConfig) -> Result<Box<dyn Task>> {
         match (settings.skill == skill, set) {
             (true, false) => refuse!("task mad, {name}: missing field `{field}`"),
             (false, true) => {
-                refuse!(flag(flag), "is a setting of the skill {}: leave it out for {name}", skill.name())
+                refuse!(flag(flag), "belongs to the skill {}; leave it out for {name}", skill.name())
             }
             _ => {}
         }

@@ -316,7 +316,7 @@ fn scores_on_mad_stand_beside_the_published_ones() {
     assert!(ranked.err.contains("beside the runs of results/mad-small.csv: 12 runs of lru"), "{}", ranked.err);
     let marked: Vec<&str> = ranked.out.lines().filter(|line| line.contains(" * ")).collect();
     assert!(matches!(marked[..], [line] if line.trim_start().starts_with("lru * ")), "{}", ranked.out);
-    assert!(ranked.out.contains("*: a mixer of yours"), "{}", ranked.out);
+    assert!(ranked.out.contains("*: not among the published runs"), "{}", ranked.out);
     let table = world.dsf("report --mad own.csv --format markdown").ok();
     assert!(table.contains("| lru * | ") && !table.contains("###"), "{table}");
     world.dsf("mad --preset smoke -q").ok();
