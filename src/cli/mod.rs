@@ -39,8 +39,7 @@ mod worker;
 
 use crate::error::{exit, refuse, Error, Position};
 use crate::ops::{self, simd, Route, Simd};
-use crate::recipes::{all_quoted, quoted};
-use crate::recipes::{task, TaskRow, TASKS};
+use crate::recipes::{all_quoted, quoted, task, TaskRow, TASKS};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde_json::{json, Value};

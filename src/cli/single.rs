@@ -173,7 +173,6 @@ fn explanation(resolved: &mut Resolved, identified: Result<()>, global: &Global)
 
 fn title(config: &RunConfig, task: &dyn tasks::Task) -> String {
     let (m, t) = (&config.model, &config.train);
-    let hybrid = m.hybrid.as_ref().map(|hybrid| format!(" with {hybrid}"));
     let from = config.from.as_ref().map(|from| format!(" from {}", from.name));
     let vocabulary = match task.sizes().vocab_size {
         0 => String::new(),
@@ -184,7 +183,7 @@ fn title(config: &RunConfig, task: &dyn tasks::Task) -> String {
         "{} ({}){}{} on {}: {}d = {}, n = {}, {}{}, lr {}, batch {}, protocol {}, seed {}",
         m.mixer,
         m.variant,
-        hybrid.unwrap_or_default(),
+        m.hybrid_layers(),
         from.unwrap_or_default(),
         task.title(),
         vocabulary,

@@ -80,8 +80,12 @@ pub struct ModelConfig {
 impl ModelConfig {
     /// Mixer of a model, and the hybrid layers beside it, in words for people.
     pub fn mixers(&self) -> String {
-        let hybrid = self.hybrid.as_ref().map(|hybrid| format!(" with {hybrid}"));
-        format!("{}{}", self.mixer, hybrid.unwrap_or_default())
+        self.mixer.clone() + &self.hybrid_layers()
+    }
+
+    /// Hybrid layers as words after the mixer's name, such as ` with softmax:every=2,offset=1`; empty if there are none.
+    pub fn hybrid_layers(&self) -> String {
+        self.hybrid.as_ref().map_or(String::new(), |hybrid| format!(" with {hybrid}"))
     }
 
     /// Bare blocks of a norm and `mixer` in its `variant`: one head, no state expansion, no positions, no dropout. The other

@@ -142,8 +142,7 @@ fn of_hybrid(e: Error, entry: &Entry, model: &ModelConfig) -> Error {
         "--n" => hybrid.d_state,
         "--rotary-dims" if hybrid.d_state.or(hybrid.n_heads).is_some() => {
             let why =
-                "its heads have fewer channels than are rotary in those of the other layers: set --rotary-dims, or \
-                       other sizes";
+                "its heads have fewer channels than are rotary in the other layers: set --rotary-dims, or other sizes";
             return Error::flag_value("--hybrid", hybrid, why);
         }
         _ => None,

@@ -248,8 +248,8 @@ fn read_all(sources: &[PathBuf]) -> Result<Vec<Record>> {
     Ok(rows)
 }
 
-/// Returns the published runs of MAD, and those of `sources`, or without any of the folder of `--out`, which may be missing. Runs of
-/// other sizes are left out; the ids of the others go to `ids`.
+/// Returns the published runs of MAD, and those of `sources`, or without any of the folder of `--out`, which may be
+/// missing. Runs of other sizes are left out; the ids of the others go to `ids`.
 fn with_published(sources: &[PathBuf], global: &Global, ids: &mut BTreeSet<String>) -> Result<Vec<Record>> {
     let mut rows = parse_summary(PUBLISHED_MAD.0.as_bytes(), Path::new(PUBLISHED_MAD.1))?;
     let mut own = match sources {
