@@ -65,7 +65,7 @@ impl Glu {
     }
 
     /// The nonlinearity of y `(.., d)`, or y itself without one.
-    pub fn behind(y: Tensor, glu: Option<&Self>) -> Result<Tensor> {
+    pub fn after(y: Tensor, glu: Option<&Self>) -> Result<Tensor> {
         let Some(Self { value, gate: [w, b] }) = glu else {
             return Ok(y);
         };
@@ -124,7 +124,7 @@ impl<S: ComplexState> Mixer for ComplexMixer<S> {
         let bu = bu.to_dtype(lambda.dtype())?;
         let h = ops::complex_scan(&lambda.contiguous()?, &bu)?;
         let h = ops::reshape(&h, (batch, seq_len, 2 * self.core.states()))?.to_dtype(u.dtype())?; // (batch, seq_len, 2N)
-        Glu::behind(matrices.readout(&cx.select(&h)?, &cx.select(u)?, self.core.skip())?, self.glu.as_ref())
+        Glu::after(matrices.readout(&cx.select(&h)?, &cx.select(u)?, self.core.skip())?, self.glu.as_ref())
     }
 
     fn state_size(&self, _seq_len: usize) -> usize {
@@ -182,6 +182,6 @@ impl<S: ComplexState> Recurrent for ComplexMixer<S> {
         let h = (&lambda_h + matrices.bu(x_t)?.reshape(lambda_h.shape())?)?;
         let y = matrices.readout(&h.flatten_from(1)?, x_t, self.core.skip())?;
         *state = State::new(vec![h]);
-        Glu::behind(y, self.glu.as_ref())
+        Glu::after(y, self.glu.as_ref())
     }
 }

@@ -89,7 +89,7 @@ impl Recurrent for Convolved {
 
     fn read_with(&self, u: &Tensor, carried: &mut Carried) -> Result<(Tensor, State)> {
         let (y, mut state) = self.step_form()?.read_with(&self.shifted(u)?, carried)?;
-        state.0.push(self.conv.window_behind(u)?);
+        state.0.push(self.conv.window_after(u)?);
         Ok((y, state))
     }
 

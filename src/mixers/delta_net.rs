@@ -320,7 +320,7 @@ impl Recurrent for DeltaNet {
     fn read(&self, x: &Tensor) -> Result<(Tensor, State)> {
         let (inputs, gate) = self.project(x, &Cx::eval())?;
         let (o, s) = inputs.scan_to_the_end()?;
-        let window = self.conv.window_behind(&linear(x, &self.win, None)?)?;
+        let window = self.conv.window_after(&linear(x, &self.win, None)?)?;
         Ok((self.readout(&o, gate.as_ref())?, State::new(vec![s, window])))
     }
 

@@ -134,8 +134,8 @@ impl Griffin {
     fn factors(&self, z: &Tensor) -> Result<[Tensor; 2]> {
         let (decay, factor) = self.rule().values(z)?;
         let first = ops::sigmoid(&self.input_gate(z, 0)?)?;
-        let behind = |first: Tensor, all: &Tensor| Tensor::cat(&[&first, &all.narrow(1, 1, all.dim(1)? - 1)?], 1);
-        Ok([behind(first.zeros_like()?, &decay)?, behind(first, &factor)?])
+        let followed = |first: Tensor, all: &Tensor| Tensor::cat(&[&first, &all.narrow(1, 1, all.dim(1)? - 1)?], 1);
+        Ok([followed(first.zeros_like()?, &decay)?, followed(first, &factor)?])
     }
 
     /// Pre-activation of the input gate of token `at`, `(batch, 1, E)`, for z `(batch, seq_len, 2E)`.
@@ -153,8 +153,8 @@ impl Griffin {
         let (_, factor) = self.rule().values(&neutral)?; // √(1 - a_0²) times an input gate of 1/2
         let x_0 = x.narrow(1, 0, 1)?.broadcast_div(&(factor * 2.0)?.to_dtype(x.dtype())?)?;
         let z_0 = Tensor::cat(&[&half, &self.input_gate(z, 0)?], 2)?;
-        let behind = |first: &Tensor, all: &Tensor| Tensor::cat(&[first, &all.narrow(1, 1, all.dim(1)? - 1)?], 1);
-        Ok([behind(&z_0, z)?, behind(&x_0, x)?])
+        let followed = |first: &Tensor, all: &Tensor| Tensor::cat(&[first, &all.narrow(1, 1, all.dim(1)? - 1)?], 1);
+        Ok([followed(&z_0, z)?, followed(&x_0, x)?])
     }
 
     /// y `(.., d)` for the state h and the gate before its activation, `(.., E)` each.
@@ -229,7 +229,7 @@ impl Recurrent for Griffin {
 
     fn read(&self, u: &Tensor) -> Result<(Tensor, State)> {
         let maps = project(u, &[map(&self.x)], &[map(&self.y)], &Cx::eval())?;
-        let window = self.conv.window_behind(&maps.all[0])?;
+        let window = self.conv.window_after(&maps.all[0])?;
         let x = self.conv.forward(&maps.all[0])?;
         let [z, x] = self.neutral_at_first(&self.gates(&x)?, &x)?;
         let h = ops::gated_scan(&z, &x, &self.rule(), None)?;

@@ -44,7 +44,7 @@ impl LinearRnn {
 
     /// y `(.., d)` for h `(.., N)` and u `(.., d)`.
     fn readout(&self, h: &Tensor, u: &Tensor) -> Result<Tensor> {
-        Glu::behind(ops::add_scaled(&linear(h, &self.c, None)?, u, &self.dskip)?, self.glu.as_ref())
+        Glu::after(ops::add_scaled(&linear(h, &self.c, None)?, u, &self.dskip)?, self.glu.as_ref())
     }
 }
 

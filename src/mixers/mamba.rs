@@ -90,7 +90,7 @@ impl Mixer for Mamba {
         let skip = gate.broadcast_mul(&self.dskip)?;
         let (mut system, x) = (inputs.system(None, skip, Some(&self.wout))?, x.squeeze(0)?);
         if let Some(norm) = &self.selective.norm {
-            system = norm.behind(system, &x)?;
+            system = norm.after(system, &x)?;
         }
         system.read = system.read.broadcast_mul(&gate.unsqueeze(2)?)?;
         Ok(Some(Inner {
@@ -121,7 +121,7 @@ impl Recurrent for Mamba {
 
     fn read(&self, u: &Tensor) -> Result<(Tensor, State)> {
         let (x, z) = self.input.maps(u, &Cx::eval())?;
-        let window = self.input.conv.window_behind(&x)?;
+        let window = self.input.conv.window_after(&x)?;
         let (inputs, x) = self.selective.project(&ops::silu(&self.input.conv.forward(&x)?)?, &Cx::eval())?;
         let (o, mut state) = inputs.read()?;
         state.0.push(window);

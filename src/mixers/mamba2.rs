@@ -332,7 +332,7 @@ impl Recurrent for Mamba2 {
 
     fn read(&self, u: &Tensor) -> Result<(Tensor, State)> {
         let [xbc, dt, z] = self.maps(u, &Cx::eval())?;
-        let window = self.conv.window_behind(&xbc)?;
+        let window = self.conv.window_after(&xbc)?;
         let Mamba2Inputs { ssm, x, z } = self.inputs(&self.conv.forward(&xbc)?, &dt, z, &Cx::eval())?;
         let (o, mut state) = ssm.read()?;
         state.0.push(window);

@@ -85,7 +85,7 @@ impl ShortConv {
     }
 
     /// Window after x `(batch, seq_len, E)`, the inputs from the start of each sequence.
-    pub fn window_behind(&self, x: &Tensor) -> Result<Tensor> {
+    pub fn window_after(&self, x: &Tensor) -> Result<Tensor> {
         let (batch, seq_len, _) = x.dims3()?;
         let first = self.window(batch)?;
         Tensor::cat(&[&first, &x.to_dtype(first.dtype())?], 1)?.narrow(1, seq_len, self.past())?.contiguous()

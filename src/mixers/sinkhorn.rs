@@ -237,8 +237,8 @@ impl Sinkhorn {
         }
         let permutation = self.permutation(x, cx)?; // (batch, heads, blocks, blocks)
         let blocks = Blocks { size: self.block, count: len.div_ceil(self.block) - 1 };
-        let both = |x| Tensor::cat(&[mixed(&permutation, &blocks.before_last(x, 2)?)?, blocks.behind_first(x, 2)?], 3);
-        let [q, k, v] = [blocks.behind_first(q, 2)?, both(k)?, both(v)?].map(|x| fold(&x));
+        let both = |x| Tensor::cat(&[mixed(&permutation, &blocks.before_last(x, 2)?)?, blocks.after_first(x, 2)?], 3);
+        let [q, k, v] = [blocks.after_first(q, 2)?, both(k)?, both(v)?].map(|x| fold(&x));
         let q = q?; // (batch · blocks, heads, size, m)
         let sequences = q.dim(0)?;
         let size = self.block as u32;
@@ -258,7 +258,7 @@ impl Sinkhorn {
         let (size, later) = (self.block, len.div_ceil(self.block) - 1);
         let blocks = Blocks { size, count: later };
         let sums = blocks.before_last(x, 1)?.sum(2)?;
-        let firsts = blocks.behind_first(x, 1)?.narrow(2, 0, 1)?.squeeze(2)?;
+        let firsts = blocks.after_first(x, 1)?.narrow(2, 0, 1)?.squeeze(2)?;
         let triangle = Tensor::tril2(later, x.dtype(), x.device())?;
         let sums_so_far = (ops::matmul(&triangle.broadcast_left(batch)?, &sums)? + firsts)?;
         let counts: Vec<f64> = (1..=later).map(|b| (b * size + 1) as f64).collect();
@@ -386,7 +386,7 @@ impl Blocks {
     }
 
     /// The blocks after the first one of a sequence, as [`Self::padded`].
-    fn behind_first(&self, x: &Tensor, axis: usize) -> Result<Tensor> {
+    fn after_first(&self, x: &Tensor, axis: usize) -> Result<Tensor> {
         self.padded(&x.narrow(axis, self.size, x.dim(axis)? - self.size)?, axis)
     }
 

@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_fall_over_the_layers_behind_the_first() {
+    fn shares_fall_over_the_layers_after_the_first() {
         let shares = |unpruned, layers| (0..layers).map(|l| share(0.4, unpruned, l, layers)).collect::<Vec<_>>();
         assert_eq!(shares(0.15, 1), [1.0]);
         assert_eq!(shares(0.15, 2), [1.0, 0.4]);

@@ -74,7 +74,7 @@ impl StateNorm {
     }
 
     /// `system` with this norm after the states of its channels, along its input u `(seq_len, inputs)`.
-    pub fn behind(&self, system: Ltv, u: &Tensor) -> Result<Ltv> {
+    pub fn after(&self, system: Ltv, u: &Tensor) -> Result<Ltv> {
         let scale = self.scale(&system.state_outputs(u)?)?;
         Ok(Ltv { read: system.read.broadcast_mul(&scale.unsqueeze(2)?)?, ..system })
     }
@@ -115,7 +115,7 @@ impl Mixer for Normed {
 
     fn inner(&self, u: &Tensor) -> Result<Option<Inner>> {
         match self.mixer.ltv(u)? {
-            Some(system) => Ok(Some(Inner { system: self.norm.behind(system, u)?, input: u.clone(), around: AROUND })),
+            Some(system) => Ok(Some(Inner { system: self.norm.after(system, u)?, input: u.clone(), around: AROUND })),
             None => self.mixer.inner(u),
         }
     }

@@ -196,7 +196,7 @@ impl TttLinear {
         self.norm.each_ref().map(|x| Expression::parameter_as(x, (self.heads, 1, self.width)))
     }
 
-    /// η ∂ℓ/∂z of each token, `(batch, heads, tokens, e)`, for z = k W + b: the gradient of a squared error behind a
+    /// η ∂ℓ/∂z of each token, `(batch, heads, tokens, e)`, for z = k W + b: the gradient of a squared error after a
     /// layer norm.
     fn gradients(&self, tokens: &HeadTokens, [w, b]: [&Tensor; 2]) -> Result<Tensor> {
         let mean = |x: &Expression| x.row_sum() * (1.0 / self.width as f64);

@@ -116,7 +116,7 @@ impl Driver {
         }
         let mut found = self.memory.allocate(context, bytes, self.limit);
         if found.is_err() {
-            self.finish_all()?; // what was freed behind pending work is free now
+            self.finish_all()?; // what was freed while work was pending is free now
             found = self.memory.allocate(context, bytes, self.limit);
         }
         let address = found?;

@@ -102,7 +102,7 @@ impl Memory {
     }
 
     /// Returns the block that holds `address`, and the bytes from there to its end.
-    fn behind(&self, address: u64) -> Answer<(&Block, usize)> {
+    fn block_at(&self, address: u64) -> Answer<(&Block, usize)> {
         let found = self.blocks.range(..=address).next_back();
         let found = found.and_then(|(base, block)| Some((block, (base + block.bytes as u64).checked_sub(address)?)));
         let (block, room) =
@@ -112,7 +112,7 @@ impl Memory {
 
     /// Returns the block that holds `bytes` bytes from `address` on.
     pub(crate) fn holding(&self, address: u64, bytes: usize) -> Answer<&Block> {
-        let (block, room) = self.behind(address)?;
+        let (block, room) = self.block_at(address)?;
         if bytes > room {
             let rule = format!("{bytes} bytes at {address:#x}, where the allocation has {room} left");
             return Err(broken(Code::IllegalAddress, rule));
@@ -122,7 +122,7 @@ impl Memory {
 
     /// Returns the number of bytes from `address` to the end of its allocation, which must be in use.
     pub(crate) fn room(&self, address: u64) -> Answer<usize> {
-        let (block, room) = self.behind(address)?;
+        let (block, room) = self.block_at(address)?;
         match block.alive {
             true => Ok(room),
             false => Err(broken(Code::IllegalAddress, format!("{address:#x} is memory of a graph that has freed it"))),

@@ -32,7 +32,7 @@ pub(crate) struct Product {
 }
 
 impl Factor {
-    /// Elements from the first of the first matrix to behind the last of the last.
+    /// Elements from the first of the first matrix to the end of the last.
     fn span(&self, rows: usize, columns: usize, batch: usize) -> usize {
         let (height, width) = if self.transposed { (columns, rows) } else { (rows, columns) };
         match height * width * batch {

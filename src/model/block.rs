@@ -1,7 +1,7 @@
 //! Residual block: a mixer and a feed-forward half on the residual stream, as described by a [`BlockSpec`].
 
 use super::feed_forward::Half;
-use super::spec::{BehindMixer, BlockSpec, DropoutOn, Order};
+use super::spec::{AfterMixer, BlockSpec, DropoutOn, Order};
 use crate::config::ModelConfig;
 use crate::mixers::{self, Carried, Mixer, MixerSpec, State};
 use crate::nn::{linear, Cx, Init, Norm, Params};
@@ -132,7 +132,7 @@ pub(super) struct Block {
     spec: BlockSpec,
     norm1: Norm,
     mixer: Box<dyn Mixer>,
-    /// Weight `(2d, d)` and bias of [`BehindMixer::GeluGlu`].
+    /// Weight `(2d, d)` and bias of [`AfterMixer::GeluGlu`].
     glu: Option<[Tensor; 2]>,
     /// Scale λ of the residual, `(1)`.
     skip: Option<Tensor>,
@@ -159,7 +159,7 @@ impl Block {
             spec: *spec,
             norm1: norm("norm1")?,
             mixer: entry.build(MixerSpec::from(&*of_layer).in_layer(layer), &params.scope("mixer"))?,
-            glu: (spec.behind_mixer == BehindMixer::GeluGlu).then(glu).transpose()?,
+            glu: (spec.after_mixer == AfterMixer::GeluGlu).then(glu).transpose()?,
             skip: spec.learnt_skip.then(skip).transpose()?,
             norm2: own_norm.then(|| norm("norm2")).transpose()?,
             feed_forward: spec.feed_forward.map(half).transpose()?,
@@ -215,8 +215,8 @@ impl Block {
         };
         let past = state.previous.as_mut().map_or(Past::Unused, Past::Sequence);
         self.around(stream, past, &Cx::eval(), |u, carried| {
-            let (y, behind) = mixer.read_with(u, carried)?;
-            state.mixer = behind;
+            let (y, after) = mixer.read_with(u, carried)?;
+            state.mixer = after;
             Ok(y)
         })
     }
@@ -241,7 +241,7 @@ impl Block {
     ) -> Result<Residual> {
         let mut carried = stream.carried.clone();
         let (x, u) = self.before(stream, &self.norm1)?;
-        let (mixed, x) = (self.behind_mixer(mix(&u, &mut carried)?, cx)?, cx.select(&x)?);
+        let (mixed, x) = (self.after_mixer(mix(&u, &mut carried)?, cx)?, cx.select(&x)?);
         let norm2 = self.norm2.as_ref().unwrap_or(&self.norm1);
         let second = |half: &Half, u: &Tensor| -> Result<Tensor> {
             let masks = ["mlp/hidden", "mlp"].map(|place| self.mask(place, cx));
@@ -294,8 +294,8 @@ impl Block {
         }
     }
 
-    fn behind_mixer(&self, mixed: Tensor, cx: &Cx) -> Result<Tensor> {
-        if self.spec.behind_mixer == BehindMixer::Nothing {
+    fn after_mixer(&self, mixed: Tensor, cx: &Cx) -> Result<Tensor> {
+        if self.spec.after_mixer == AfterMixer::Nothing {
             return Ok(mixed);
         }
         let v = cx.dropout(&ops::gelu(&mixed)?, "mixer", self.spec.dropout)?;
@@ -307,9 +307,9 @@ impl Block {
 
     /// λ x + the mixer's branch. The addition is deferred unless the sum is scaled or a mask applies.
     fn add_mixed(&self, x: Tensor, mixed: Tensor, cx: &Cx) -> Result<Residual> {
-        let place = match self.spec.behind_mixer {
-            BehindMixer::Nothing => "mixer",
-            BehindMixer::Gelu | BehindMixer::GeluGlu => "glu",
+        let place = match self.spec.after_mixer {
+            AfterMixer::Nothing => "mixer",
+            AfterMixer::Gelu | AfterMixer::GeluGlu => "glu",
         };
         let sum = match (&self.skip, self.mask(place, cx)) {
             (None, None) => Residual::deferred(x, mixed),

@@ -20,7 +20,7 @@ pub(super) struct BlockSpec {
     pub order: Order,
     /// Whether both halves of a block share one norm.
     pub shared_norm: bool,
-    pub behind_mixer: BehindMixer,
+    pub after_mixer: AfterMixer,
     /// Second half of the block, if there is one.
     pub feed_forward: Option<FeedForward>,
     /// Hidden width of the feed-forward half.
@@ -49,7 +49,7 @@ pub(super) enum Order {
 
 /// Position-wise maps of the mixer's output before it is added to the residual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BehindMixer {
+pub(super) enum AfterMixer {
     Nothing,
     /// GELU and dropout.
     Gelu,
@@ -96,11 +96,11 @@ pub(super) struct BodySpec {
 /// Number of weights in the matrices of one block outside its mixer. Each takes part in one multiply-add per token.
 pub fn weights_beside_mixer(model: &ModelConfig) -> usize {
     let (block, d) = (BodySpec::of(model).block, model.d_model);
-    let behind = match block.behind_mixer {
-        BehindMixer::Nothing | BehindMixer::Gelu => 0,
-        BehindMixer::GeluGlu => 2 * d * d,
+    let after = match block.after_mixer {
+        AfterMixer::Nothing | AfterMixer::Gelu => 0,
+        AfterMixer::GeluGlu => 2 * d * d,
     };
-    behind
+    after
         + match block.feed_forward {
             None | Some(FeedForward::Identity) => 0,
             Some(FeedForward::Mlp | FeedForward::ShiftedMlp) => 2 * d * block.mlp_width,
@@ -132,14 +132,14 @@ impl BodySpec {
             _ => Some(FeedForward::Identity),
         };
         let gelu = match model.state_mixer {
-            StateMixer::Glu => BehindMixer::GeluGlu,
-            _ => BehindMixer::Gelu,
+            StateMixer::Glu => AfterMixer::GeluGlu,
+            _ => AfterMixer::Gelu,
         };
         let mut block = BlockSpec {
             norm: NormSpec::of(NormKind::Layer),
             order: Order::Pre,
             shared_norm: false,
-            behind_mixer: BehindMixer::Nothing,
+            after_mixer: AfterMixer::Nothing,
             feed_forward: None,
             mlp_width: width.unwrap_or(4 * model.d_model),
             activation: model.block.activation.unwrap_or(Activation::Gelu),
@@ -156,8 +156,8 @@ impl BodySpec {
                 (block.feed_forward, block.order) = (half, Order::Parallel);
                 block.learnt_skip = false;
             }
-            Layout::Prenorm => block.behind_mixer = gelu,
-            Layout::Postnorm => (block.behind_mixer, block.order) = (gelu, Order::Post),
+            Layout::Prenorm => block.after_mixer = gelu,
+            Layout::Postnorm => (block.after_mixer, block.order) = (gelu, Order::Post),
             Layout::Hawk => {
                 (block.norm, block.dropout_on) = (NormSpec::of(NormKind::Rms), DropoutOn::Sums);
                 block.feed_forward = Some(FeedForward::GatedMlp);

@@ -76,7 +76,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_answer_is_the_token_behind_the_first_of_two_special_tokens(
+        fn the_answer_is_the_token_after_the_first_of_two_special_tokens(
             vocab_size in 3..40_usize, seq_len in 3..50_usize, data_seed in 0..1_u64 << 40,
         ) {
             let settings = SyntheticSettings {

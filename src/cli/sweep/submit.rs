@@ -67,7 +67,7 @@ fn array(typed: &Typed, shards: usize, global: &Global) -> Result<Array> {
         logs: text(logs(&out).as_os_str())?,
         directory: text(directory.as_os_str())?,
         program: text(program.as_os_str())?,
-        typed: slurm::for_tasks(&behind_sweep(&words)),
+        typed: slurm::for_tasks(&after_sweep(&words)),
         report,
         site: typed.site.clone(),
     })
@@ -77,11 +77,11 @@ fn array(typed: &Typed, shards: usize, global: &Global) -> Result<Array> {
 const BEFORE: [&str; 5] = ["-o", "--out", "--threads", "--ops", "--color"];
 
 /// Returns `words` without the command's name, with the words before it moved to the end.
-fn behind_sweep(words: &[String]) -> Vec<String> {
+fn after_sweep(words: &[String]) -> Vec<String> {
     let is_value = |at: usize| at > 0 && BEFORE.contains(&words[at - 1].as_str());
     let name = (0..words.len()).find(|at| words[*at] == "sweep" && !is_value(*at)).unwrap_or(0);
-    let behind = words.get(name + 1..).unwrap_or_default();
-    [behind, &words[..name]].concat()
+    let after = words.get(name + 1..).unwrap_or_default();
+    [after, &words[..name]].concat()
 }
 
 fn logs(out: &Path) -> PathBuf {
@@ -159,7 +159,7 @@ mod tests {
             ("sweep", ""),
         ] {
             let words: Vec<String> = typed.split(' ').map(str::to_owned).collect();
-            assert_eq!(behind_sweep(&words).join(" "), behind);
+            assert_eq!(after_sweep(&words).join(" "), behind);
         }
     }
 

@@ -116,7 +116,7 @@ fn the_values_of_older_configs_leave_no_trace_in_them() {
 }
 
 #[test]
-fn a_norm_behind_the_state_is_refused_where_there_is_one_or_no_place() {
+fn a_norm_after_the_state_is_refused_where_there_is_one_or_no_place() {
     for mixer in ["gla", "mamba2", "rwkv7", "lstm", "hyena", "normalized"] {
         let settings = [("mixer", mixer), ("state-norm", "true")];
         refuses("mqar", &settings, "--state-norm").gives("true").names(&[mixer, "retention"]);

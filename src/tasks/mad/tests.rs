@@ -108,9 +108,9 @@ proptest! {
             let (mut at, mut values) = (padded, BTreeMap::new());
             let mut known = false;
             while !rest.is_empty() {
-                let (key, behind) = rest.split_at(3);
-                let size = behind.iter().take_while(|token| **token >= half).count();
-                let (value, left) = behind.split_at(size);
+                let (key, after) = rest.split_at(3);
+                let size = after.iter().take_while(|token| **token >= half).count();
+                let (value, left) = after.split_at(size);
                 prop_assert!((1..=3).contains(&size) && key.iter().all(|token| *token < half));
                 known = values.contains_key(key);
                 let shown = values.entry(key.to_vec()).or_insert_with(|| value.to_vec());

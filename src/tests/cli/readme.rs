@@ -372,7 +372,7 @@ fn help_names_the_flags_and_the_values_that_a_task_takes() {
 }
 
 #[test]
-fn commands_are_found_in_blocks_spans_and_behind_others() {
+fn commands_are_found_in_blocks_spans_and_after_others() {
     let readme = "Type `dsf a\n--b`, not `--c` or `dsf`.\n\n    make x Y=1   # why\n    $ dsf d \"e  f\" && dsf g\n\
                   ```sh\ndsf h\n```\n";
     let found = commands(readme);

@@ -30,7 +30,7 @@ fn a_row_is_its_symbols_without_parentheses() {
 }
 
 #[test]
-fn a_header_may_stand_behind_a_byte_order_mark_and_utf16_is_named() {
+fn a_header_may_follow_a_byte_order_mark_and_utf16_is_named() {
     let plain = with_header(ROW);
     let marked = [b"\xef\xbb\xbf", &plain[..]].concat();
     assert_eq!(loaded(&marked, [1, 1, 1]).unwrap(), loaded(&plain, [1, 1, 1]).unwrap());

@@ -96,7 +96,7 @@ proptest! {
     }
 
     #[test]
-    fn labelled_positions_ascend_an_even_distance_behind_the_context(config in valid_configs()) {
+    fn labelled_positions_ascend_an_even_distance_after_the_context(config in valid_configs()) {
         let context = 2 * config.kv_pairs as u32;
         for example in examples(&train(&config)) {
             prop_assert_eq!(example.positions.len(), config.kv_pairs);
@@ -110,8 +110,8 @@ proptest! {
     fn fillers_are_zero(config in valid_configs()) {
         for example in examples(&train(&config)) {
             let asked: HashSet<_> = example.positions.iter().map(|&p| p as usize).collect();
-            let behind_context = example.tokens.iter().enumerate().skip(2 * config.kv_pairs);
-            for (position, &token) in behind_context {
+            let after_context = example.tokens.iter().enumerate().skip(2 * config.kv_pairs);
+            for (position, &token) in after_context {
                 prop_assert_eq!(token != 0, asked.contains(&position));
             }
         }

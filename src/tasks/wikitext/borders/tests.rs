@@ -98,7 +98,7 @@ fn only_white_space_has_a_normal_form_that_ends_with_it() {
 }
 
 #[test]
-fn borders_lie_before_a_space_or_a_line_end_behind_something_else() {
+fn borders_lie_before_a_space_or_a_line_end_after_something_else() {
     let text = "é b\t\n\n c\nd ";
     let all = |borders: Borders| {
         let mut found = vec![];
