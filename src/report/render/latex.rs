@@ -21,10 +21,10 @@ pub(super) fn render(report: &Report, _screen: TextTarget) -> String {
     for (i, grid) in report.grids.iter().enumerate() {
         let grid = &*grid.abridged();
         let mut said = vec![report.heading.replace('\n', " "), grid.title.clone()];
-        said.extend(grid.notes.iter().filter(|note| !is_warning(note)).cloned());
+        said.extend(grid.notes.iter().filter(|note| !is_warning(note)).map(|note| capitalised(note)));
         // Notes on the whole report go into the last caption only.
         if i + 1 == report.grids.len() {
-            said.extend(legend.iter().chain(about_runs.iter().filter(is_method)).cloned());
+            said.extend(legend.iter().chain(about_runs.iter().filter(is_method)).map(|note| capitalised(note)));
         }
         let said = said.iter().filter(|text| !text.is_empty());
         let said: Vec<String> = said.map(|text| escaped(text.trim_end_matches('.'))).collect();
@@ -35,6 +35,12 @@ pub(super) fn render(report: &Report, _screen: TextTarget) -> String {
         ));
     }
     blocks.join("\n\n") + "\n"
+}
+
+/// A note as a sentence of its own.
+fn capitalised(note: &str) -> String {
+    let mut letters = note.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn table(grid: &Grid) -> String {

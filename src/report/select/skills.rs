@@ -1,12 +1,12 @@
 //! Scores of mixers by skill: the mean accuracy over the settings of each task of MAD, and over the tasks.
 
 use super::super::figures::Skills;
-use super::super::grid::{fact, rates_won, Cell, Content, Facts, Grid, GridLine, PanelForm, Style};
+use super::super::grid::{fact, Cell, Content, Facts, Grid, GridLine, PanelForm, Style};
 use super::super::score::GroupStatus;
 use super::super::{grouped, mixed, RunGroup};
 use super::chance::{chance, WITHOUT_SKILL};
 use super::panel::{known, lines};
-use super::{facts_at, in_percent, selected, settings, Selected, Selection};
+use super::{caption, facts_at, in_percent, selected, settings, Selected, Selection};
 use crate::store::Column;
 use std::collections::BTreeMap;
 
@@ -94,7 +94,7 @@ pub(in super::super) fn skills(of: &Selection, skills: &Skills) -> Selected {
         records,
         ..Grid::new(String::new(), columns, lines, Style::of(of.metric))
     };
-    grid.notes.extend(rates_won(grid.results()));
+    grid.notes.extend(caption(&grid));
     grid.notes.extend(mixed::warnings(of.groups.iter().flat_map(|group| group.runs.iter().copied())));
     let mut legend = Vec::new();
     if unranked > 0 {
@@ -124,7 +124,7 @@ fn alike(grid: &Grid) -> Vec<String> {
     }
     let alike = names.into_values().filter(|names| names.len() > 1);
     let listed = alike.map(|names| match &names[..] {
-        [others @ .., last] => format!("{} and {last} have the same means to the last digit", others.join(", ")),
+        [others @ .., last] => format!("the same means to the last digit: {} and {last}", others.join(", ")),
         [] => String::new(),
     });
     listed.collect()
