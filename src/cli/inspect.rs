@@ -4,7 +4,7 @@ use super::device::use_threads;
 use super::results::ReportOutput;
 use super::weights::is_id;
 use super::{exit, hub, print, Global};
-use crate::config::RunConfig;
+use crate::config::{whole, RunConfig};
 use crate::error::{ensure, refuse, Error, Result};
 use crate::files::{read_text, write_atomic};
 use crate::inspect::{
@@ -57,7 +57,7 @@ pub(super) struct InspectArguments {
     #[arg(long, conflicts_with_all = ["verify", "over_training", "gradients"])]
     engines: bool,
     /// Maximum rows and columns of heatmaps, 1 to 64 [default: 16 in text, 32 in pictures; CSV and JSON have all].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = whole::<u16>(1..=64), hide_short_help = true)]
     cells: Option<u16>,
     /// Also write the factors of Λ, B, C and D as arrays to this safetensors file.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["engines", "over_training"], hide_short_help = true)]
@@ -181,10 +181,10 @@ enum Lemma {
         #[arg(long, value_name = "I", default_value_t = 0)]
         layer: usize,
         /// Number m of features of random queries and keys.
-        #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
+        #[arg(long, default_value_t = 4, value_parser = whole::<u16>(1..=256))]
         m: u16,
         /// Sequence length L of random queries and keys, in tokens.
-        #[arg(long, value_name = "L", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
+        #[arg(long, value_name = "L", default_value_t = 16, value_parser = whole::<u16>(1..=1024))]
         seq_len: u16,
         /// Seed of random queries and keys.
         #[arg(long, default_value_t = 0)]
@@ -202,7 +202,7 @@ enum Lemma {
         #[arg(long, default_value = "4")]
         n: String,
         /// Larger state expansion n' [default: 2 n plus the number of heads].
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+        #[arg(long, value_name = "N", value_parser = whole::<u32>(1..=65_536))]
         to_n: Option<u32>,
         #[command(flatten)]
         form: ReportOutput,
@@ -230,7 +230,7 @@ enum Lemma {
         #[arg(long, default_value = "1")]
         heads: String,
         /// Length of the random input for fresh weights, in tokens.
-        #[arg(long, value_name = "L", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
+        #[arg(long, value_name = "L", default_value_t = 32, value_parser = whole::<u16>(1..=1024))]
         seq_len: u16,
         #[command(flatten)]
         form: ReportOutput,

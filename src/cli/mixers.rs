@@ -2,6 +2,7 @@
 
 use super::print::{self, columns, Align};
 use super::{exit, Global};
+use crate::config::whole;
 use crate::error::Result;
 use crate::mixers::{self, Entry, MIXERS};
 use crate::nn::Params;
@@ -15,13 +16,13 @@ pub(super) struct MixersArguments {
     /// Mixers to describe in detail [default: list all mixers].
     names: Vec<String>,
     /// Model width d.
-    #[arg(long, alias = "d-model", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, alias = "d-model", default_value_t = 64, value_parser = whole::<u32>(1..=65_536))]
     d: u32,
     /// State expansion n.
-    #[arg(long, alias = "d-state", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, alias = "d-state", default_value_t = 64, value_parser = whole::<u32>(1..=65_536))]
     n: u32,
     /// Sequence length L, which sets the size of a key-value cache.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 64, value_parser = whole::<u32>(1..=u64::MAX))]
     seq_len: u32,
     /// List all columns, in lines of up to 290 characters.
     #[arg(long)]

@@ -3,7 +3,7 @@
 use super::check::{describe, event};
 use super::print::{columns, Align};
 use super::{exit, weights, Global};
-use crate::config::{ModelConfig, Rotary};
+use crate::config::{whole, ModelConfig, Rotary};
 use crate::error::Result;
 use crate::golden;
 use crate::mixers;
@@ -30,7 +30,7 @@ enum ModelAction {
         #[arg(value_name = "MODEL")]
         model: PathBuf,
         /// Number of tokens after which the size of the state is given.
-        #[arg(long, value_name = "L", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+        #[arg(long, value_name = "L", default_value_t = 2048, value_parser = whole::<u32>(1..=1 << 24))]
         seq_len: u32,
     },
     /// Compare a pretrained model with logits of `transformers`.

@@ -7,7 +7,7 @@ use super::run::{execute, KeptWeights, RunContext, RunEvent};
 use super::screen::{without_skill, RunScreen};
 use super::worker::{code, done, emit, JsonEvents};
 use super::{check_stop, exit, initial, progress, stop_flag, Global};
-use crate::config::RunConfig;
+use crate::config::{whole, RunConfig};
 use crate::error::{ensure, Error, Result};
 use crate::files;
 use crate::model::initial_values;
@@ -37,7 +37,7 @@ pub(super) struct SingleArguments {
     /// Keep the weights at initialisation and after every EPOCHS epochs.
     ///
     /// `dsf inspect RUN --over-training` shows how they change. This changes neither the id nor the numbers of the run.
-    #[arg(long, value_name = "EPOCHS", hide_short_help = true, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "EPOCHS", hide_short_help = true, value_parser = whole::<u32>(1..=u64::MAX))]
     snapshot_every: Option<u32>,
     /// Print every setting and its origin; train nothing.
     #[arg(long)]
@@ -174,8 +174,10 @@ fn explanation(resolved: &mut Resolved, identified: Result<()>, global: &Global)
 fn title(config: &RunConfig, task: &dyn tasks::Task) -> String {
     let (m, t) = (&config.model, &config.train);
     let from = config.from.as_ref().map(|from| format!(" from {}", from.name));
+    let title = task.title();
     let vocabulary = match task.sizes().vocab_size {
         0 => String::new(),
+        _ if title.contains("V = ") => String::new(),
         v => format!("V = {v}, "),
     };
     let block = Some(&m.block).filter(|block| !block.is_default()).map(|block| format!(" ({block})"));
@@ -185,7 +187,7 @@ fn title(config: &RunConfig, task: &dyn tasks::Task) -> String {
         m.variant,
         m.hybrid_layers(),
         from.unwrap_or_default(),
-        task.title(),
+        title,
         vocabulary,
         m.d_model,
         m.d_state,
@@ -277,7 +279,7 @@ fn expected(config: &RunConfig, accuracy: f64) -> String {
         let ceiling = 100.0 * without.accuracy;
         let (skill, label) = (without.skill(), without.label);
         let shown = if accuracy <= ceiling { format!(": {label} shown") } else { String::new() };
-        format!(" Without {skill}, {} answers {ceiling:.1} % right{shown}.", without.predictor)
+        format!(" Without {skill}, {ceiling:.1} % are right by {}{shown}.", without.predictor)
     });
     let published = recipes::published_accuracy(config).map_or(String::new(), |(accuracy, simd)| {
         // A mixer that learnt elsewhere lost the lookup to another rounding.
@@ -318,11 +320,11 @@ mod tests {
         let unlucky = run(&[("mixer", "normalized")]);
         assert!(unlucky.contains("99.0 %") && unlucky.contains("--seed"), "{unlucky}");
         let other = run(&[("mixer", "s6"), ("kv-pairs", "2")]);
-        assert!(other.starts_with(" Without recall, position alone answers "), "{other}");
+        assert!(other.contains(" % are right by position alone"), "{other}");
         let config = recipes::run("mqar", &[("mixer", "s6")]).unwrap();
         assert_eq!(expected(&config, 93.0), "");
         let config = recipes::run("induction", &[]).unwrap();
         let said = expected(&config, 28.0);
-        assert!(said.contains("the token shown most often answers ") && !said.contains("no recall"), "{said}");
+        assert!(said.contains("% are right by the token shown most often.") && !said.contains("no recall"), "{said}");
     }
 }

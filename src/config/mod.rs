@@ -33,7 +33,7 @@ pub use objective::Objective;
 pub use settings::{spelt, At, Brief, Decides, Listed, Omitted, Setting, SettingScope, Settings, SETTINGS};
 pub use task::TaskConfig;
 pub use train::{AdamConfig, Decay, Precision, Schedule, TrainConfig};
-pub use value_kind::ValueKind;
+pub use value_kind::{whole, ValueKind};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

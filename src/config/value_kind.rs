@@ -3,6 +3,7 @@
 use super::block::BlockConfig;
 use super::hybrid::Hybrid;
 use serde_json::Value;
+use std::ops::RangeInclusive;
 
 /// Kinds of values.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,6 +50,18 @@ pub enum ValueKind {
     Pair([&'static str; 2]),
     /// Number of consecutive values of a setting, counting up from the first.
     CountOf(&'static str),
+}
+
+/// Parser of whole numbers in `range`, for options that are no settings.
+pub fn whole<T: TryFrom<u64>>(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<T, String> + Clone {
+    let (least, most) = range.into_inner();
+    move |text| {
+        let found = text.parse().ok().filter(|number| (least..=most).contains(number));
+        found.and_then(|number| T::try_from(number).ok()).ok_or_else(|| match most {
+            u64::MAX => format!("must be a whole number, {least} or more"),
+            most => format!("must be a whole number from {least} to {most}"),
+        })
+    }
 }
 
 impl ValueKind {
@@ -140,6 +153,23 @@ impl ValueKind {
             Self::Norm => (!finite(|x| x >= 0.0)).then(|| "a norm such as 1, or 0 for none".to_owned()),
             Self::Number => (!value.is_number()).then(|| "a number, such as 2".to_owned()),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_number_outside_its_range_is_refused_with_the_range() {
+        let (depth, epochs) = (whole::<u8>(0..=100), whole::<u32>(1..=u64::MAX));
+        assert_eq!((depth("100"), epochs("64")), (Ok(100), Ok(64)));
+        for text in ["-1", "101", "x", "0.5", ""] {
+            assert_eq!(depth(text).unwrap_err(), "must be a whole number from 0 to 100");
+        }
+        for text in ["0", "-1", "x", "4294967296"] {
+            assert_eq!(epochs(text).unwrap_err(), "must be a whole number, 1 or more");
         }
     }
 }

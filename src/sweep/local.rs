@@ -3,7 +3,7 @@
 
 use super::grid::Plan;
 use super::worker::{minutes, Ending, Job, Training, Worker, WorkerMessage};
-use crate::config::RunConfig;
+use crate::config::{whole, RunConfig};
 use crate::error::{Error, Result};
 use crate::store::{Cause, Failure, Provenance, Record, RunResult, RunStatus, Store};
 use clap::Args;
@@ -53,7 +53,7 @@ pub struct Limits {
     #[arg(long, hide_short_help = true, value_name = "N", default_value_t = 0)]
     pub retries: usize,
     /// Start no further runs after this many failures.
-    #[arg(long, hide_short_help = true, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, hide_short_help = true, value_name = "N", value_parser = whole::<u64>(1..=u64::MAX))]
     pub max_failures: Option<u64>,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::cli::device::DeviceChoice;
 use crate::cli::{initial, print, Global};
-use crate::config::RunConfig;
+use crate::config::{whole, RunConfig};
 use crate::error::{ensure, refuse, Error, Result};
 use crate::recipes::{self, Flags};
 use crate::store::{read_summary, Record, RunStatus, Store};
@@ -86,7 +86,7 @@ pub(super) struct Typed {
     /// folder `halving` of the results, where reports do not mix them with complete runs. Rates are compared on
     /// validation data if there are any. A rate that is good only after many epochs may be dropped.
     #[arg(long, value_name = "FACTOR", num_args = 0..=1, require_equals = true, default_missing_value = "2",
-          value_parser = clap::value_parser!(u8).range(2..), conflicts_with = "shard", hide_short_help = true)]
+          value_parser = whole::<u8>(2..=255), conflicts_with = "shard", hide_short_help = true)]
     pub halving: Option<u8>,
     /// Print the runs and their estimated cost; train nothing.
     #[arg(long)]

@@ -3,6 +3,7 @@
 use super::chosen::Chosen;
 use crate::cli::results::ReportOutput;
 use crate::cli::{check_stop, exit, print, progress, stop_flag, Global};
+use crate::config::whole;
 use crate::error::{ensure, Result};
 use crate::gpu;
 use crate::model::LanguageModel;
@@ -30,10 +31,10 @@ pub(super) struct NeedleArguments {
     lengths: Vec<usize>,
     /// Depths of the needle, in percent of the text before it.
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "0,25,50,75,100",
-          value_parser = clap::value_parser!(u8).range(0..=100))]
+          value_parser = whole::<u8>(0..=100))]
     depths: Vec<u8>,
     /// Keys per length and depth.
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = whole::<u32>(1..=100_000))]
     keys: u32,
     /// Sentence to hide; {key} stands for five random digits.
     #[arg(long, value_name = "TEXT", default_value = " The pass key is {key}. Remember it. {key} is the pass key.")]
