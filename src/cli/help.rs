@@ -83,26 +83,28 @@ fn without_protocols(mut text: String) -> String {
 
 /// Returns the flag of the preset with the sizes that each preset has in `task`.
 fn with_sizes(arg: Arg, task: TaskRow) -> Arg {
-    let default = task.default_preset().filter(|_| task.objective != Objective::NextToken);
-    let Some(default) = default else { return arg };
     let values = PRESETS.iter().map(|preset| {
-        let mut flags = Flags::default();
-        flags.preset = Some(preset.name);
-        let rows = flags.single(task).map_or_else(|_| Vec::new(), |resolved| resolved.explained);
-        let sizes = [("vocab-size", "V "), ("seq-len", "L "), ("d", "d ")].map(|(name, sign)| (name, sign, ""));
-        let counts = [("layers", " layers"), ("train-examples", " examples"), ("epochs", " epochs")];
-        let shown = sizes.into_iter().chain(counts.map(|(name, unit)| (name, "", unit)));
-        let shown = shown.filter_map(|(name, sign, unit)| {
-            let row = rows.iter().find(|row| row.name == name && !row.value.is_null())?;
-            let unit = if row.value == 1 { unit.trim_end_matches('s') } else { unit };
-            Some(format!("{sign}{}{unit}", as_typed(&row.value)))
-        });
-        let about = preset.help.split(" (").next().unwrap_or_default();
-        let help = format!("{about} ({})", shown.collect::<Vec<_>>().join(", "));
-        PossibleValue::new(preset.name).aliases(preset.aliases).help(help)
+        let sizes = task.sizes_of(preset.name).map_or_else(|| sizes(task, preset.name), str::to_owned);
+        PossibleValue::new(preset.name).aliases(preset.aliases).help(preset.described(&sizes))
     });
-    let help = format!("Preset sizes, for every setting without a flag [default: {default}]");
+    let help = format!("Preset sizes, for every setting without a flag [default: {}]", task.preset_rule());
     arg.value_parser(PossibleValuesParser::new(values)).long_help(help)
+}
+
+/// Sizes of a run of `task` with `preset`.
+fn sizes(task: TaskRow, preset: &'static str) -> String {
+    let mut flags = Flags::default();
+    flags.preset = Some(preset);
+    let rows = flags.single(task).map_or_else(|_| Vec::new(), |resolved| resolved.explained);
+    let sizes = [("vocab-size", "V "), ("seq-len", "L "), ("d", "d ")].map(|(name, sign)| (name, sign, ""));
+    let counts = [("layers", " layers"), ("train-examples", " examples"), ("epochs", " epochs")];
+    let shown = sizes.into_iter().chain(counts.map(|(name, unit)| (name, "", unit)));
+    let shown = shown.filter_map(|(name, sign, unit)| {
+        let row = rows.iter().find(|row| row.name == name && !row.value.is_null())?;
+        let unit = if row.value == 1 { unit.trim_end_matches('s') } else { unit };
+        Some(format!("{sign}{}{unit}", as_typed(&row.value)))
+    });
+    shown.collect::<Vec<_>>().join(", ")
 }
 
 /// Hides a flag that is no setting if the task does not use it.

@@ -395,6 +395,7 @@ pub static SETTINGS: Settings = {
             .more(&[(EVERY, "gpt, transformer++, mamba, griffin, transnormer or parallel; after it, or alone, NAME=VALUE,.. of norm (layer, \
                 rms, rms-offset, simple-rms), eps, activation (gelu, gelu-tanh, silu, identity), bias, tie, embed-scale, embed-norm, logit-cap, rotary-base, \
                 rescale-every. What is left out stays as in the layout.")])
+            .omitted(Neutral("as in the layout"))
             .shown(column(Empty, "parts of the block that differ from those of its layout")),
         row("short-conv", At::Model("short_conv"), Bool, Model,
             "Put a short convolution before the mixer")
@@ -481,7 +482,7 @@ pub static SETTINGS: Settings = {
             "L and k together, e.g. `64:4,128:8`, in place of --seq-len and --kv-pairs"),
         row("key-tokens", At::Task("key_tokens"), Whole(1, 8), Task,
             "Tokens of a key")
-            .more(&[(LABELS, "Default: 1 in MQAR, 3 in the look-ups of copying.")])
+            .more(&[(LABELS, "Default: 1; in the look-ups of `dsf copying` 3.")])
             .omitted(Neutral("default"))
             .shown(column(Empty, "tokens per key, if several")),
         row("overwrites", At::Task("overwrites"), ANY, Task,
@@ -663,7 +664,7 @@ pub static SETTINGS: Settings = {
         row("seed", At::Run("seed"), ANY, Training,
             "Seed of initial weights and dropout")
             .more(&[(LABELS, "Also seeds the examples, unless --protocol is reference."), (POOLED, "Also seeds the order of examples, and \
-                generated examples unless --protocol is reference."), (TEXT, "Also seeds the order of examples.")])
+                generated examples, unless --protocol is reference."), (TEXT, "Also seeds the order of examples.")])
             .common()
             .decides(Seeds).listed(Always("seed"))
             .shown(column(Required, "seed of initial weights and dropout").role(Seed)),

@@ -107,7 +107,7 @@ impl Flags {
     /// Returns `command` with the flags of `settings`.
     pub fn augment(command: Command, settings: Settings) -> Command {
         let presets =
-            PRESETS.iter().map(|preset| PossibleValue::new(preset.name).aliases(preset.aliases).help(preset.help));
+            PRESETS.iter().map(|preset| PossibleValue::new(preset.name).aliases(preset.aliases).help(preset.help()));
         let preset = Arg::new("preset")
             .long("preset")
             .value_name("NAME")

@@ -69,15 +69,17 @@ impl TaskEntry {
         self.layers().protocols.len() != 1
     }
 
-    /// Whether the recipe names a block.
-    fn has_block(&self) -> bool {
-        self.layers().layer.iter().any(|layer| layer.set.block.is_some())
+    /// Sizes of `preset` in words; `None` if the recipe describes none.
+    pub fn sizes_of(&self, preset: &str) -> Option<&'static str> {
+        self.layers().presets.sizes.get(preset).map(String::as_str)
     }
 
-    /// Preset of a run that names none; `None` if it depends on other settings.
-    pub fn default_preset(&self) -> Option<&'static str> {
+    /// Preset of a run that names none, with the setting that selects another.
+    pub fn preset_rule(&self) -> String {
         let presets = &self.layers().presets;
-        presets.named.is_none().then_some(&presets.default)
+        let other = presets.named.as_ref();
+        let other = other.map(|other| format!("; {} if --{} is given", other.preset, other.setting));
+        format!("{}{}", presets.default, other.unwrap_or_default())
     }
 
     /// Default seed of a run.
@@ -105,27 +107,32 @@ pub struct Preset {
     pub name: &'static str,
     /// Other names.
     pub aliases: &'static [&'static str],
-    /// Description in one sentence, for help.
-    pub help: &'static str,
+    /// Description, without sizes.
+    pub about: &'static str,
 }
 
 /// All presets, the paper's sizes first.
 pub static PRESETS: [Preset; 3] = [
-    Preset {
-        name: "paper",
-        aliases: &["full", "pythia-70m"],
-        help: "The paper's sizes (MQAR: V 8192, L 64, 4 pairs, 100,000 examples, 64 epochs; LRA: the released \
-               hyperparameters of dataset and mixer; WikiText: 70 M parameters, L 1024, 50 epochs). Also `full` or \
-               `pythia-70m`",
-    },
-    Preset {
-        name: "quick",
-        aliases: &["tiny"],
-        help: "Minutes on a laptop (MQAR: V 128, L 32, 4 pairs, 10,000 examples, which 19 of 52 mixers learn; LRA: \
-               short documents; WikiText: d 128, 2 layers, L 256, bytes of the built-in sample). Also `tiny`",
-    },
-    Preset { name: "smoke", aliases: &[], help: "Smoke test: seconds, too short to learn" },
+    Preset { name: "paper", aliases: &["full", "pythia-70m"], about: "The paper's sizes" },
+    Preset { name: "quick", aliases: &["tiny"], about: "Minutes on a laptop" },
+    Preset { name: "smoke", aliases: &[], about: "Smoke test: seconds, too short to learn" },
 ];
+
+impl Preset {
+    /// Help for commands of all tasks, with the sizes that recipes describe.
+    pub fn help(&self) -> String {
+        let sizes = TASKS.iter().filter_map(|task| Some(format!("{}: {}", task.name, task.sizes_of(self.name)?)));
+        self.described(&sizes.collect::<Vec<_>>().join("; "))
+    }
+
+    /// Description with `sizes` and the other names.
+    pub fn described(&self, sizes: &str) -> String {
+        let sizes = if sizes.is_empty() { String::new() } else { format!(" ({sizes})") };
+        let also = self.aliases.iter().map(|alias| format!("`{alias}`")).collect::<Vec<_>>().join(" or ");
+        let also = if also.is_empty() { also } else { format!(". Also {also}") };
+        format!("{}{sizes}{also}", self.about)
+    }
+}
 
 /// Returns the name of the preset called `name`, which may be an alias.
 pub fn preset(name: &str) -> Result<&'static str> {

@@ -40,11 +40,14 @@ pub(super) struct Recipe {
 
 /// Preset of runs that name none.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub(super) struct Presets {
     pub default: String,
     /// Different preset if a certain setting is given.
     pub named: Option<PresetWhen>,
+    /// Sizes of presets in words, for help.
+    #[serde(default)]
+    pub sizes: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -56,7 +59,7 @@ pub(super) struct PresetWhen {
 
 impl Default for Presets {
     fn default() -> Self {
-        Self { default: "quick".to_owned(), named: None }
+        Self { default: "quick".to_owned(), named: None, sizes: BTreeMap::new() }
     }
 }
 
