@@ -115,6 +115,16 @@ impl BlockConfig {
         all.join(",").parse().expect("the parts of two blocks are those of one")
     }
 
+    /// Text of these parts as changes to the whole block `whole`; `None` if they lack one of its parts, which no text
+    /// takes away.
+    pub fn within(&self, whole: &'static NamedBlock) -> Option<String> {
+        let its = whole.parts.parse::<Self>().ok()?.parts();
+        let own = self.parts();
+        let lacks = its.iter().any(|(name, _)| own.iter().all(|(known, _)| known != name));
+        let changed = own.iter().filter(|part| !its.contains(part)).map(|(name, value)| format!(",{name}={value}"));
+        (!lacks).then(|| whole.name.to_owned() + &changed.collect::<String>())
+    }
+
     /// Parts that are set, by name.
     fn parts(&self) -> Vec<(&'static str, String)> {
         let flag = |set: bool| set.then(|| true.to_string());
@@ -222,6 +232,18 @@ impl From<BlockConfig> for String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_within_a_whole_block_are_those_that_differ() {
+        let within = |parts: &str, name| parts.parse::<BlockConfig>().unwrap().within(NamedBlock::find(name).unwrap());
+        let griffin = NamedBlock::find("griffin").unwrap().parts;
+        assert_eq!(within(griffin, "griffin").as_deref(), Some("griffin"));
+        assert_eq!(within(&format!("{griffin},tie=false"), "griffin").as_deref(), Some("griffin,tie=false"));
+        let transformer = within(griffin, "transformer++");
+        assert_eq!(transformer.as_deref(), Some("transformer++,eps=0.000001,activation=gelu-tanh,bias=true"));
+        assert_eq!(within("norm=rms", "griffin"), None);
+        assert_eq!(within("", "gpt").as_deref(), Some("gpt"));
+    }
 
     #[test]
     fn the_text_form_is_read_back() {

@@ -2,10 +2,9 @@
 
 use super::rules::without_kernel_length;
 use super::{quoted, resolve, Choice, FixedSettings, InitialModel, TaskRow, PRESETS};
-use crate::config::{spelt, At, Decides, Omitted, RunConfig, Setting, ValueKind, NAMED_BLOCKS};
+use crate::config::{spelt, At, Decides, Omitted, RunConfig, Setting, ValueKind, NAMED_BLOCKS, SETTINGS};
 use crate::error::{refuse, Result};
 use serde_json::Value;
-use std::collections::BTreeMap;
 
 impl Choice {
     /// All settings of `config`, with `place` as their origin. Fails if the task is unknown.
@@ -24,17 +23,15 @@ impl Choice {
             let has = |setting: &Setting| !matches!(setting.at, At::Task(field) if !fields.contains(&field));
             found(&at).or_else(|| match setting.omitted {
                 Omitted::Is(text) if has(setting) => setting.parse(text).ok(),
+                // Also where a layer of the recipe has another value than the neutral one.
+                Omitted::Neutral(_) => has(setting).then_some(Value::Null),
                 Omitted::As(name) => found(&settings.find(name)?.pointer(objective)?),
                 _ => None,
             })
         };
         let values = settings.iter().filter_map(|setting| Some((setting.name, value(setting)?)));
-        let mut values: BTreeMap<&str, Value> = values.collect();
-        // A config leaves out a block without parts of its own, also where the task's block has some.
-        if super::task(config.task.name())?.has_block() {
-            values.entry("block").or_insert_with(|| "".into());
-        }
-        choice.fixed = FixedSettings { values, options: config.model.options.clone(), place: place.to_owned() };
+        let (values, options) = (values.collect(), config.model.options.clone());
+        choice.fixed = FixedSettings { values, options, place: place.to_owned() };
         Ok(choice)
     }
 
@@ -82,81 +79,113 @@ fn words(flags: &[(String, String)]) -> String {
 }
 
 /// Fewest flags that make `config`.
-fn shortest(config: &RunConfig) -> Option<Vec<(String, String)>> {
+fn shortest(config: &RunConfig) -> Option<Flagged> {
     let config = &RunConfig { task: config.task.clone().of_any_files(), ..config.clone() };
-    let task = super::task(config.task.name()).ok()?;
-    let whole = Choice::again(config, "").ok()?.fixed;
-    let presets = || [None].into_iter().chain(PRESETS.iter().map(|preset| Some(preset.name)));
-    let shortest = |block: Option<&str>| {
-        let ways = presets().filter_map(|preset| flags(task, &whole, config, preset, block));
-        ways.min_by_key(Vec::len)
+    let wanted = Wanted {
+        task: super::task(config.task.name()).ok()?,
+        config,
+        settings: Choice::again(config, "").ok()?.fixed,
+        initial: InitialModel::of_run(config),
     };
-    let plain = shortest(None);
-    match plain {
-        Some(flags) if flags.iter().all(|(name, _)| name != "block") => Some(flags),
-        plain => {
-            let named = NAMED_BLOCKS.iter().filter_map(|block| shortest(Some(block.name)));
-            named.chain(plain).min_by_key(Vec::len)
+    let from = wanted.initial.as_ref().map(|initial| ("from".to_owned(), initial.weights.name.clone()));
+    let blocks = NAMED_BLOCKS.iter().filter(|named| named.layout == config.model.layout);
+    let blocks = blocks.filter(|named| named.state_mixer == config.model.state_mixer);
+    let blocks = blocks.filter_map(|named| config.model.block.within(named));
+    let blocks: Vec<_> = [None].into_iter().chain(blocks.map(|block| Some(("block".to_owned(), block)))).collect();
+    let presets = [None].into_iter().chain(PRESETS.iter().map(|preset| Some(preset.name)));
+    let presets = presets.map(|preset| preset.map(|preset| ("preset".to_owned(), preset.to_owned())));
+    let ways = presets.flat_map(|preset| {
+        blocks.iter().filter_map(|block| wanted.after(preset.iter().chain(block).chain(&from))).collect::<Vec<_>>()
+    });
+    let mut typed = ways.min_by_key(Vec::len)?;
+    // A flag that was needed when it was added may follow from later ones.
+    for place in (0..typed.len()).rev() {
+        let mut fewer = typed.clone();
+        fewer.remove(place);
+        if wanted.is_made_by(&fewer) {
+            typed = fewer;
         }
+    }
+    Some(typed)
+}
+
+/// Flags and their values.
+type Flagged = Vec<(String, String)>;
+
+/// A run whose flags are sought.
+struct Wanted<'a> {
+    task: TaskRow,
+    config: &'a RunConfig,
+    settings: FixedSettings,
+    initial: Option<InitialModel>,
+}
+
+impl Wanted<'_> {
+    /// Flags that make the run, the first of which are `first`; `None` if none do.
+    fn after<'a>(&self, first: impl Iterator<Item = &'a (String, String)>) -> Option<Flagged> {
+        let mut typed: Flagged = first.cloned().collect();
+        // Settings that determine others come first: once they are set, fewer of the others differ.
+        let mut settings: Vec<&Setting> = SETTINGS.typed().collect();
+        settings.sort_by_key(|setting| setting.decides.min(Decides::Files));
+        let mut now = self.made_by(&typed);
+        // Until none is added: one that is added later may change one that was right before.
+        loop {
+            let before = typed.len();
+            for setting in &settings {
+                let name = setting.name;
+                let Some(value) = self.settings.values.get(name) else { continue };
+                let differs = now.as_ref().is_none_or(|now| now.values.get(name) != Some(value));
+                if differs && typed.iter().all(|(known, _)| known != name) {
+                    typed.push((name.to_owned(), typed_of(setting, value)));
+                    now = self.made_by(&typed);
+                }
+            }
+            if typed.len() == before {
+                break;
+            }
+        }
+        // The preset comes before all settings, and the seed after them.
+        typed.sort_by_key(|(name, _)| {
+            let place = settings.iter().position(|setting| setting.name == name)?;
+            Some((settings[place].decides == Decides::Seeds, place))
+        });
+        let flag = settings.iter().find(|setting| setting.kind == ValueKind::MixerOption)?.name;
+        let now = now?;
+        let options = self.settings.options.iter().filter(|(name, value)| now.options.get(*name) != Some(value));
+        typed.extend(options.map(|(name, value)| (flag.to_owned(), format!("{name}={value}"))));
+        self.is_made_by(&typed).then_some(typed)
+    }
+
+    /// Run that `typed` describes; `None` if a flag is refused.
+    fn resolved(&self, typed: &Flagged) -> Option<RunConfig> {
+        let mut chosen = Choice::default();
+        for (name, value) in typed {
+            match name.as_str() {
+                "preset" => chosen.preset = Some(super::preset(value).ok()?),
+                "from" => chosen.start_from(self.initial.clone()?, ""),
+                name => chosen.set(name, value, "").ok()?,
+            }
+        }
+        Some(resolve(self.task, &chosen).ok()?.config)
+    }
+
+    fn made_by(&self, typed: &Flagged) -> Option<FixedSettings> {
+        Some(Choice::again(&self.resolved(typed)?, "").ok()?.fixed)
+    }
+
+    fn is_made_by(&self, typed: &Flagged) -> bool {
+        self.resolved(typed).as_ref() == Some(self.config)
     }
 }
 
-/// Flags that make `config`, starting from `preset` and from the whole block `block`; `None` if none do.
-fn flags(
-    task: TaskRow,
-    whole: &FixedSettings,
-    config: &RunConfig,
-    preset: Option<&'static str>,
-    block: Option<&str>,
-) -> Option<Vec<(String, String)>> {
-    let mut chosen = Choice::of(preset, false);
-    let mut typed: Vec<(String, String)> = Vec::new();
-    typed.extend(preset.map(|preset| ("preset".to_owned(), preset.to_owned())));
-    if let Some(block) = block {
-        typed.push(("block".to_owned(), block.to_owned()));
-        chosen.set("block", block, "").ok()?;
-    }
-    if let Some(initial) = InitialModel::of_run(config) {
-        typed.push(("from".to_owned(), initial.weights.name.clone()));
-        chosen.start_from(initial, "");
-    }
-    let made = |chosen: &Choice| {
-        let made = resolve(task, chosen).ok()?;
-        Some(Choice::again(&made.config, "").ok()?.fixed)
-    };
-    // Settings that determine others come first: once they are set, fewer of the others differ.
-    let mut settings: Vec<&Setting> = chosen.settings.typed().collect();
-    settings.sort_by_key(|setting| setting.decides.min(Decides::Files));
-    let mut now = made(&chosen);
-    // Until none is typed: one that is typed later may change one that was right before.
-    loop {
-        let before = typed.len();
-        for setting in &settings {
-            let name = setting.name;
-            let Some(value) = whole.values.get(name) else { continue };
-            let differs = now.as_ref().is_none_or(|now| now.values.get(name) != Some(value));
-            if differs && typed.iter().all(|(known, _)| known != name) {
-                typed.push((name.to_owned(), as_typed(value)));
-                chosen.set(name, &as_typed(value), "").ok()?;
-                now = made(&chosen);
-            }
+/// Value of a setting as typed; null stands for the neutral one.
+fn typed_of(setting: &Setting, value: &Value) -> String {
+    match setting.omitted {
+        Omitted::Neutral(text) if value.is_null() => {
+            setting.parse(text).map_or_else(|_| String::new(), |_| text.to_owned())
         }
-        if typed.len() == before {
-            break;
-        }
+        _ => as_typed(value),
     }
-    // The seed comes after all other settings.
-    let seed = settings.iter().find(|setting| setting.decides == Decides::Seeds)?;
-    typed.sort_by_key(|(name, _)| name == seed.name);
-    let flag = settings.iter().find(|setting| setting.kind == ValueKind::MixerOption)?.name;
-    for (name, value) in &whole.options {
-        if now.as_ref()?.options.get(name) != Some(value) {
-            let option = format!("{name}={value}");
-            chosen.set(flag, &option, "").ok()?;
-            typed.push((flag.to_owned(), option));
-        }
-    }
-    (resolve(task, &chosen).ok()?.config == *config).then_some(typed)
 }
 
 /// Value as typed on the command line.

@@ -119,10 +119,6 @@ impl<'a> Draft<'a> {
         for (name, value) in &fixed.values {
             self.set(name, value, origin.clone())?;
         }
-        // A config leaves out a test of the training length, also where a preset has another.
-        if !fixed.values.is_empty() && !fixed.values.contains_key("test-seq-len") {
-            self.set.test_seq_len.unset();
-        }
         for (name, value) in &fixed.options {
             let set = (value.clone(), origin.clone());
             self.options.insert(name.clone(), set);
@@ -138,6 +134,10 @@ impl<'a> Draft<'a> {
 
     fn set(&mut self, name: &str, value: &Value, origin: Origin) -> Result<()> {
         let Some(setting) = self.choice.settings.find(name) else { return Ok(()) };
+        if value.is_null() {
+            self.set.unset(setting);
+            return Ok(());
+        }
         self.set.set(setting, value, origin).map_err(|e| no_run(self.task, &e))
     }
 

@@ -55,6 +55,14 @@ macro_rules! settings {
                 Ok(())
             }
 
+            /// Removes the value of a setting that layers set.
+            pub fn unset(&mut self, setting: &Setting) {
+                match setting.name.replace('-', "_").as_str() {
+                    $(stringify!($field) => self.$field.unset(),)*
+                    _ => drop(self.others.remove(setting.name)),
+                }
+            }
+
             /// Value of the setting called `name`, and its origin.
             pub fn get(&self, name: &str) -> Option<(Value, &Origin)> {
                 match name.replace('-', "_").as_str() {

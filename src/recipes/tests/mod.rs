@@ -328,10 +328,44 @@ fn a_run_of_another_block_is_chosen_again_and_has_a_command() {
             let run = super::run(task, &[("preset", "smoke"), ("mixer", mixer), ("block", block)]).unwrap();
             let again = resolve(self::task(task).unwrap(), &Choice::again(&run, "config.json").unwrap()).unwrap();
             assert_eq!(again.config, run, "{task} {mixer} {block}");
+            // No longer than the command that made it; the task's own block may be the same.
             let typed = command(&run).unwrap();
-            // The task's own block, or its layout, may be the same.
-            let whole = typed.contains(&format!("--block {block}")) || !typed.contains("--block");
-            assert!(whole, "{task} {mixer} {block}: {typed}");
+            assert_eq!(described(&typed), run);
+            assert!(typed.split(' ').count() <= 8, "{task} {mixer} {block}: {typed}");
+        }
+    }
+}
+
+#[test]
+fn the_command_of_a_run_is_the_one_that_made_it() {
+    for typed in [
+        "dsf mqar --block parallel",
+        "dsf mqar --block griffin,tie=false --seed 3",
+        "dsf mad --preset smoke --block gpt",
+        "dsf copying --block tie=false",
+        "dsf state-tracking --test-seq-len 64",
+        "dsf lra --mixer linear --block griffin",
+    ] {
+        assert_eq!(command(&described(typed)).as_deref(), Some(typed));
+    }
+    // The layers of a hybrid are recorded with variant and options.
+    for typed in
+        ["dsf wikitext --hybrid sliding-window:every=2", "dsf wikitext --mixer linear --hybrid softmax:every=2"]
+    {
+        let found = command(&described(typed)).unwrap();
+        assert!(found.starts_with(typed) && found.split(' ').count() == typed.split(' ').count(), "{found}");
+    }
+}
+
+#[test]
+fn a_config_keeps_neutral_settings_where_a_recipe_has_others() {
+    let left_out = [("fresh-examples", "false"), ("map-init", "released"), ("decay", "all"), ("short-conv", "false")];
+    for task in TASKS {
+        for (name, value) in left_out {
+            let Ok(run) = super::run(task.name, &[("preset", "smoke"), (name, value)]) else { continue };
+            let again = resolve(task, &Choice::again(&run, "config.json").unwrap()).unwrap();
+            assert_eq!(again.config, run, "{} --{name} {value}", task.name);
+            assert_eq!(described(&command(&run).unwrap()), run, "{} --{name} {value}", task.name);
         }
     }
 }
