@@ -203,6 +203,8 @@ pub enum Content {
     Results([GroupStatus; 3]),
     /// A value without a deviation, such as an average or a baseline.
     Value(f64),
+    /// An average of results, and its standard deviation over seeds.
+    Mean(f64, f64),
     /// A value with the ends of its interval.
     Between(f64, [f64; 2]),
     /// A value outside what was measured: its place in a picture, and the bound that is known.
@@ -267,7 +269,8 @@ impl Cell {
 
     /// Colour of the cell, from 0 to 1; `None` for a cell without colour.
     pub fn shade(&self, style: Style) -> Option<f64> {
-        let coloured = style.is_share() && matches!(self.content, Content::Result(_) | Content::Value(_));
+        let coloured =
+            style.is_share() && matches!(self.content, Content::Result(_) | Content::Value(_) | Content::Mean(..));
         self.number(style).filter(|_| coloured).map(|(mean, _)| mean)
     }
 
@@ -280,6 +283,7 @@ impl Cell {
                 status.score().map(|score| (score.mean, around(score)))
             }
             Content::Value(value) | Content::Beyond(value, _) => Some((*value, None)),
+            Content::Mean(mean, std) => Some((*mean, Some([mean - std, mean + std]))),
             Content::Between(value, ends) => Some((*value, Some(*ends))),
             Content::Printed(percent) if style.is_share() => Some((percent / 100.0, None)),
             Content::Printed(value) => Some((*value, None)),
@@ -329,9 +333,7 @@ impl Grid {
         cells.flat_map(|cell| match &cell.content {
             Content::Result(status) => vec![*status],
             Content::Results(three) => three.to_vec(),
-            Content::Value(_) | Content::Between(..) | Content::Beyond(..) | Content::Printed(_) | Content::Text(_) => {
-                Vec::new()
-            }
+            _ => Vec::new(),
         })
     }
 
@@ -381,6 +383,7 @@ impl Grid {
             }
             Content::Results(three) => self.style.result(&three[0], seeds),
             Content::Value(value) => self.style.number(*value),
+            Content::Mean(mean, std) => format!("{}±{}", self.style.number(*mean), self.style.number(*std)),
             Content::Between(value, ends) => {
                 let [low, high] = ends.map(|end| self.style.number(end));
                 format!("{} ({low}-{high})", self.style.number(*value))

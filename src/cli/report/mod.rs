@@ -17,7 +17,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Published runs on the small tasks of MAD, and their file.
-const PUBLISHED_MAD: (&str, &str) = (include_str!("../../../results/mad-small.csv"), "results/mad-small.csv");
+const PUBLISHED_MAD: [(&str, &str); 2] = [
+    (include_str!("../../../results/mad-small.csv"), "results/mad-small.csv"),
+    (include_str!("../../../results/mad-small-seed124.csv"), "results/mad-small-seed124.csv"),
+];
 
 /// Settings that are equal in all published runs of a skill of MAD.
 const MAD_SIZES: [Column; 8] = [
@@ -51,8 +54,8 @@ pub(super) struct ReportArguments {
     figure: Option<String>,
     /// Scores on MAD, among those of all mixers.
     ///
-    /// Same as `--figure mad`, with the runs of results/mad-small.csv among yours: each mixer's accuracy by skill, and the
-    /// mixers in the order of their scores.
+    /// Same as `--figure mad`, with the runs of results/mad-small.csv and mad-small-seed124.csv among yours: each mixer's
+    /// accuracy by skill, and the mixers in the order of their scores, means over two seeds.
     #[arg(long, conflicts_with_all = ["table", "figure", "orient", "over", "all", "curves", "claims", "by"])]
     mad: bool,
     /// Training curves, from the run folders.
@@ -251,7 +254,10 @@ fn read_all(sources: &[PathBuf]) -> Result<Vec<Record>> {
 /// Returns the published runs of MAD, and those of `sources`, or without any of the folder of `--out`, which may be
 /// missing. Runs of other sizes are left out; the ids of the others go to `ids`.
 fn with_published(sources: &[PathBuf], global: &Global, ids: &mut BTreeSet<String>) -> Result<Vec<Record>> {
-    let mut rows = parse_summary(PUBLISHED_MAD.0.as_bytes(), Path::new(PUBLISHED_MAD.1))?;
+    let mut rows = Vec::new();
+    for (text, name) in PUBLISHED_MAD {
+        rows.extend(parse_summary(text.as_bytes(), Path::new(name))?);
+    }
     let mut own = match sources {
         [] if global.out.exists() => results::read(&global.out)?,
         _ => read_all(sources)?,
@@ -265,7 +271,7 @@ fn with_published(sources: &[PathBuf], global: &Global, ids: &mut BTreeSet<Strin
     let mixers = mixers.into_iter().collect::<Vec<_>>().join(", ");
     print::message(&match own.len() {
         0 => "none of these runs is yours; `dsf sweep mad-small --mixer NAME` trains the twelve of a mixer".to_owned(),
-        runs => format!("beside the runs of results/mad-small.csv: {} of {mixers}", counted(runs, "run")),
+        runs => format!("beside the published runs of two seeds: {} of {mixers}", counted(runs, "run")),
     });
     if own.len() < all {
         let others = counted(all - own.len(), "run");

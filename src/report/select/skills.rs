@@ -2,7 +2,7 @@
 
 use super::super::figures::Skills;
 use super::super::grid::{fact, Cell, Content, Facts, Grid, GridLine, PanelForm, Style};
-use super::super::score::GroupStatus;
+use super::super::score::{GroupStatus, Reported, Score};
 use super::super::{grouped, mixed, RunGroup};
 use super::chance::{chance, WITHOUT_SKILL};
 use super::panel::{known, lines};
@@ -19,31 +19,12 @@ const STATE: &str = "state";
 /// Mark after the names of mixers with runs of [`ReportOptions::marked`](super::super::ReportOptions::marked).
 const MARK: &str = " *";
 
-/// Score of one mixer in one task.
-enum TaskScore {
-    /// The only setting of the task.
-    One(GroupStatus),
-    /// Mean over the settings of the task.
-    Mean(f64),
-    /// Reason why there is none.
-    Lacking(GroupStatus),
-}
-
-impl TaskScore {
-    fn number(&self) -> Option<f64> {
-        match self {
-            Self::One(status) => status.score().map(|score| score.mean),
-            Self::Mean(mean) => Some(*mean),
-            Self::Lacking(_) => None,
-        }
-    }
-
-    fn cell(&self) -> Cell {
-        match self {
-            Self::One(status) | Self::Lacking(status) => Cell::result(*status),
-            Self::Mean(mean) => Cell::from(Content::Value(*mean)),
-        }
-    }
+/// Score of one mixer in one task: the mean over its settings.
+struct TaskScore {
+    cell: Cell,
+    mean: Option<f64>,
+    /// The score of each seed that all settings have.
+    seeds: BTreeMap<usize, f64>,
 }
 
 pub(in super::super) fn skills(of: &Selection, skills: &Skills) -> Selected {
@@ -55,7 +36,7 @@ pub(in super::super) fn skills(of: &Selection, skills: &Skills) -> Selected {
     let levels: Vec<Option<f64>> = skills.names.iter().map(|name| without_skill(&groups, name)).collect();
     let mut drawn: Vec<(Option<f64>, GridLine, Vec<Facts>)> = Vec::new();
     for (mut line, groups) in lines(of.figure.runs, &groups, &places) {
-        let (mut sum, mut records) = (Some(0.0), Vec::new());
+        let (mut scores, mut records) = (Vec::new(), Vec::new());
         let mut runs = groups.iter().flat_map(|group| &group.runs);
         if runs.any(|run| of.options.marked.contains(run.run_id())) {
             line.tick.title += MARK;
@@ -64,18 +45,20 @@ pub(in super::super) fn skills(of: &Selection, skills: &Skills) -> Selected {
             let own = groups.iter().copied().filter(|group| group.record.text(Column::DATASET) == *name);
             let own: Vec<&RunGroup> = own.collect();
             let score = task_score(of, skills, &own);
-            sum = sum.zip(score.number()).map(|(sum, score)| sum + score);
-            line.cells.push(score.cell());
+            line.cells.push(score.cell.clone());
             let facts = facts_at(groups[0].record, &places).into_iter();
             let state = own.iter().flat_map(|group| &group.runs).filter_map(|run| run.number(Column::STATE_SIZE));
             let state = state.reduce(f64::max);
             let state = state.map(|state| state as u64);
-            let task = [fact("skill", *name), fact("metric", of.metric.name), fact("mean", score.number())];
+            let task = [fact("skill", *name), fact("metric", of.metric.name), fact("mean", score.mean)];
             let sizes = [fact(WITHOUT_SKILL, *level), fact("state_size", state)];
             records.push(facts.chain(task).chain(sizes).collect());
+            scores.push(score);
         }
-        let score = sum.map(|sum| sum / skills.names.len() as f64);
-        line.cells.insert(0, Cell::value(score));
+        let score = scores.iter().map(|score| score.mean).sum::<Option<f64>>().map(|sum| sum / scores.len() as f64);
+        let seeds: Vec<f64> = of_all(scores.iter().map(|score| &score.seeds)).into_values().collect();
+        let std = score.zip(Score::of(&seeds, f64::NAN).std);
+        line.cells.insert(0, std.map_or(Cell::value(score), |(mean, std)| Content::Mean(mean, std).into()));
         let runs = groups.iter().flat_map(|group| &group.runs);
         let state = runs.filter_map(|run| run.number(Column::STATE_SIZE)).reduce(f64::max);
         line.cells.push(Cell::text(state.map_or("-".to_owned(), |state| state.to_string())));
@@ -133,26 +116,34 @@ fn alike(grid: &Grid) -> Vec<String> {
 /// Score of the `groups` of one mixer in one task.
 fn task_score(of: &Selection, skills: &Skills, groups: &[&RunGroup]) -> TaskScore {
     let task: Vec<usize> = skills.task.iter().map(|column| column.place()).collect();
+    let mean = |status: &GroupStatus| status.score().map_or(-1.0, |score| score.mean);
     let best = |groups: &[&RunGroup]| {
-        let statuses = groups.iter().map(|group| of.status(group, of.metric));
-        statuses.max_by(|a, b| {
-            let mean = |status: &GroupStatus| status.score().map_or(-1.0, |score| score.mean);
-            mean(a).total_cmp(&mean(b))
-        })
+        let statuses = groups.iter().map(|group| {
+            let reported = Reported::of(&group.runs, of.metric, of.metric, of.options.select);
+            let seeds = reported.map_or_else(|_| BTreeMap::new(), |reported| reported.seeds.into_iter().collect());
+            (of.status(group, of.metric), seeds)
+        });
+        statuses.max_by(|(a, _), (b, _)| mean(a).total_cmp(&mean(b)))
     };
-    let settings: Vec<GroupStatus> =
+    let settings: Vec<_> =
         grouped(groups.iter().copied(), &task).iter().filter_map(|(_, groups)| best(groups)).collect();
-    match settings[..] {
-        [] => TaskScore::Lacking(GroupStatus::NotRun),
-        [one] => TaskScore::One(one),
-        _ => {
-            let means: Vec<f64> = settings.iter().filter_map(|status| Some(status.score()?.mean)).collect();
-            match settings.iter().find(|status| status.score().is_none()) {
-                Some(lacking) => TaskScore::Lacking(*lacking),
-                None => TaskScore::Mean(means.iter().sum::<f64>() / means.len() as f64),
-            }
-        }
-    }
+    let lacking = settings.iter().map(|(status, _)| *status).find(|status| status.score().is_none());
+    let average = || settings.iter().map(|(status, _)| mean(status)).sum::<f64>() / settings.len() as f64;
+    let (cell, mean) = match (&settings[..], lacking) {
+        ([], _) => (Cell::result(GroupStatus::NotRun), None),
+        (_, Some(status)) => (Cell::result(status), None),
+        ([(status, _)], None) => (Cell::result(*status), Some(mean(status))),
+        (_, None) => (Cell::value(Some(average())), Some(average())),
+    };
+    TaskScore { cell, mean, seeds: of_all(settings.iter().map(|(_, seeds)| seeds)) }
+}
+
+/// Means of the values of each seed that all of `parts` have.
+fn of_all<'a>(parts: impl Iterator<Item = &'a BTreeMap<usize, f64>> + Clone) -> BTreeMap<usize, f64> {
+    let count = parts.clone().count() as f64;
+    let seeds = parts.clone().next().into_iter().flat_map(BTreeMap::keys);
+    let mean = |seed: &usize| Some((*seed, parts.clone().map(|part| part.get(seed)).sum::<Option<f64>>()? / count));
+    seeds.filter_map(mean).collect()
 }
 
 /// Accuracy without the skill of the task called `name`, the mean over all of its settings that were run.

@@ -39,6 +39,22 @@ fn mixers_are_in_the_order_of_their_scores_and_one_without_a_task_has_none() {
 }
 
 #[test]
+fn a_score_of_two_seeds_has_their_deviation_and_one_of_a_single_seed_none() {
+    let mut rows = some();
+    let second = NAMES.iter().enumerate();
+    rows.extend(second.map(|(i, skill)| run("softmax", skill, &[("seed", "124")], 0.52 + 0.05 * i as f64)));
+    rows.extend(NAMES.map(|skill| run("s6", skill, &[], 0.7)));
+    let report = scored(&rows, &ReportOptions::default());
+    let scores = report.grids[0].lines.iter().map(|line| (line.name(), report.grids[0].label(&line.cells[0], 2)));
+    let scores: Vec<(&str, String)> = scores.collect();
+    let expected =
+        [("s6", "70.0"), ("softmax", "63.5±1.4"), ("linear", "-")].map(|(name, said)| (name, said.to_owned()));
+    assert_eq!(scores[..3], expected);
+    let said = text(&report);
+    assert!(said.contains("mean ± std over up to 2 seeds, in some cells over as many as are in parentheses"), "{said}");
+}
+
+#[test]
 fn lines_with_the_same_numbers_are_named_and_others_are_not() {
     let mut rows = some();
     assert!(!text(&scored(&rows, &ReportOptions::default())).contains("same means"));
