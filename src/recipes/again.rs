@@ -134,7 +134,8 @@ impl Wanted<'_> {
             for setting in &settings {
                 let name = setting.name;
                 let Some(value) = self.settings.values.get(name) else { continue };
-                let differs = now.as_ref().is_none_or(|now| now.values.get(name) != Some(value));
+                // While the flags so far make no run, all values may be needed but the neutral ones.
+                let differs = now.as_ref().map_or(!value.is_null(), |now| now.values.get(name) != Some(value));
                 if differs && typed.iter().all(|(known, _)| known != name) {
                     typed.push((name.to_owned(), typed_of(setting, value)));
                     now = self.made_by(&typed);

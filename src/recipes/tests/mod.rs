@@ -343,6 +343,7 @@ fn the_command_of_a_run_is_the_one_that_made_it() {
         "dsf mqar --block griffin,tie=false --seed 3",
         "dsf mad --preset smoke --block gpt",
         "dsf copying --block tie=false",
+        "dsf mqar --preset smoke --seq-len 40 --key-tokens 2 --overwrites 1 --passes 2 --vocab-size 60",
         "dsf state-tracking --test-seq-len 64",
         "dsf lra --mixer linear --block griffin",
     ] {
