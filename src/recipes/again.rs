@@ -145,9 +145,9 @@ impl Wanted<'_> {
                 break;
             }
         }
-        // The preset comes before all settings, and the seed after them.
+        // The preset and the name of weights come before all settings, and the seed after them.
         typed.sort_by_key(|(name, _)| {
-            let place = settings.iter().position(|setting| setting.name == name)?;
+            let place = settings.iter().position(|setting| setting.name == name && name != "from")?;
             Some((settings[place].decides == Decides::Seeds, place))
         });
         let flag = settings.iter().find(|setting| setting.kind == ValueKind::MixerOption)?.name;
