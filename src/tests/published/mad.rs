@@ -28,28 +28,23 @@ fn scores(rows: &[Row], mixer: &str) -> Vec<f64> {
     (0..each[0].len()).map(|seed| mean(&each.each_ref().map(|of_seeds| of_seeds[seed]))).collect()
 }
 
-fn spread(of_seeds: &[f64]) -> String {
-    match of_seeds {
-        [one] => percent(*one),
-        all => deviation(all),
-    }
-}
-
 pub fn mad(page: &Page) {
     let rows: Vec<Row> = FILES.into_iter().flat_map(measured).collect();
     let mut scored: Vec<_> = distinct(&rows, "mixer").into_iter().map(|mixer| (mixer, scores(&rows, mixer))).collect();
     scored.sort_by(|(_, a), (_, b)| mean(b).total_cmp(&mean(a)));
     let seeds = scored.iter().map(|(_, scores)| scores.len()).sum::<usize>();
-    assert_eq!(rows.len(), 2 * 6 * seeds);
+    assert_eq!((rows.len(), seeds), (2 * 6 * seeds, 2 * scored.len()));
     page.says(&format!("| mixer | MAD | {} |", SKILLS.join(" | ")), &[]);
     for (mixer, scores) in &scored {
         let each = SKILLS.map(|skill| accuracies(&rows, mixer, skill));
-        page.has_line(mixer, &[scores].into_iter().chain(&each).map(|of_seeds| spread(of_seeds)).collect::<Vec<_>>());
+        page.has_line(
+            mixer,
+            &[scores].into_iter().chain(&each).map(|of_seeds| deviation(of_seeds)).collect::<Vec<_>>(),
+        );
     }
     let order: Vec<&str> = scored.iter().map(|(mixer, _)| *mixer).collect();
     sentences(page, &rows, &order);
-    let two = scored.iter().filter(|(_, scores)| scores.len() == 2);
-    let mut moved: Vec<f64> = two.map(|(_, scores)| (scores[0] - scores[1]).abs()).collect();
+    let mut moved: Vec<f64> = scored.iter().map(|(_, scores)| (scores[0] - scores[1]).abs()).collect();
     moved.sort_by(f64::total_cmp);
     let (median, most) = (percent(moved[moved.len() / 2]), percent(moved[moved.len() - 1]));
     page.says("a score moves by {} points in the median, but by up to {},", &[median, most]);
