@@ -333,7 +333,9 @@ impl Grid {
         cells.flat_map(|cell| match &cell.content {
             Content::Result(status) => vec![*status],
             Content::Results(three) => three.to_vec(),
-            _ => Vec::new(),
+            // No variant is left to a wildcard: a new one must say whether it holds results.
+            Content::Value(_) | Content::Mean(..) | Content::Between(..) => Vec::new(),
+            Content::Beyond(..) | Content::Printed(_) | Content::Text(_) => Vec::new(),
         })
     }
 

@@ -118,12 +118,11 @@ fn task_score(of: &Selection, skills: &Skills, groups: &[&RunGroup]) -> TaskScor
     let task: Vec<usize> = skills.task.iter().map(|column| column.place()).collect();
     let mean = |status: &GroupStatus| status.score().map_or(-1.0, |score| score.mean);
     let best = |groups: &[&RunGroup]| {
-        let statuses = groups.iter().map(|group| {
-            let reported = Reported::of(&group.runs, of.metric, of.metric, of.options.select);
-            let seeds = reported.map_or_else(|_| BTreeMap::new(), |reported| reported.seeds.into_iter().collect());
-            (of.status(group, of.metric), seeds)
-        });
-        statuses.max_by(|(a, _), (b, _)| mean(a).total_cmp(&mean(b)))
+        let statuses = groups.iter().map(|group| (of.status(group, of.metric), &group.runs));
+        let (status, runs) = statuses.max_by(|(a, _), (b, _)| mean(a).total_cmp(&mean(b)))?;
+        let reported = Reported::of(runs, of.metric, of.metric, of.options.select);
+        let seeds = reported.map_or_else(|_| BTreeMap::new(), |reported| reported.seeds.into_iter().collect());
+        Some((status, seeds))
     };
     let settings: Vec<_> =
         grouped(groups.iter().copied(), &task).iter().filter_map(|(_, groups)| best(groups)).collect();
